@@ -125,7 +125,8 @@ const Key kKeys[] = {
      "Checksum of what this node sends to others. A part that comes with a wrong one is sent again."},
     {"link", "stall_ms", HDT_FIELD(int64_t, link.stall_ms), 10, kMaxTimeoutMs, nullptr, false,
      "an integer 10..3600000",
-     "A rail on which nothing has moved for so long, while the peer is heard on another one, counts as lost, "
+     "A rail on which nothing has moved for so long, while another one receives from the peer, counts as "
+     "lost, "
      "in ms."},
     {"link", "wait_ms", HDT_FIELD(int64_t, link.wait_ms), 0, kMaxTimeoutMs, nullptr, false,
      "an integer 0..3600000",
@@ -161,7 +162,7 @@ const Key kKeys[] = {
     {"limits", "log_lines_per_s", HDT_FIELD(int64_t, limits.log_lines_per_s), 1, 100000, nullptr, false,
      "an integer 1..100000", "Lines a second that one user may cause in the log; others are counted."},
     {"limits", "hello_ms", HDT_FIELD(int64_t, limits.hello_ms), 100, 3600000, nullptr, false,
-     "an integer 100..3600000", "How long a process may be connected without a word, in ms."},
+     "an integer 100..3600000", "How long a process may stay connected before its first message, in ms."},
     {"limits", "strangers", HDT_FIELD(int64_t, limits.strangers), 2, 100000, nullptr, false,
      "an integer 2..100000",
      "Connections from the network that have not shown yet which daemon makes them, of each engine's backend "
@@ -171,7 +172,8 @@ const Key kKeys[] = {
      false, "an integer 1..100000", "Such connections from one address; beyond it its oldest one is closed."},
 
     {"log", "level", HDT_FIELD(std::string, log.level), 1, kMaxTextBytes, is_level, false,
-     "\"trace\", \"debug\", \"info\", \"warn\" or \"error\"", "Least important messages to log."},
+     "\"trace\", \"debug\", \"info\", \"warn\" or \"error\"",
+     "Minimum level of the messages that are logged."},
     {"log", "file", HDT_FIELD(std::string, log.file), 0, kMaxTextBytes, is_absolute_or_empty, false,
      "an absolute path, or \"\"", "File to append the log to. \"\": standard error."},
 
@@ -182,7 +184,7 @@ const Key kKeys[] = {
      "a list of 1 to 64 names of backends, e.g. [\"rdma\", \"tcp\"]",
      "Backends for groups of this class, best first: each pair of nodes takes the first one that connects "
      "them. "
-     "\"tcp\" is built in, others are modules; `hdtctl backends` tells which can be used. \"shm\" alone: all "
+     "\"tcp\" is built in, others are modules; `hdtctl backends` shows which can be used. \"shm\" alone: all "
      "ranks "
      "must be on one node."},
     {kClassSection, "nics",
@@ -199,7 +201,7 @@ const Key kKeys[] = {
      "\"auto\", \"ring\", \"halving_doubling\", \"recursive_doubling\", \"double_binary_tree\", \"bruck\" or "
      "\"pairwise\"",
      "Algorithm of collectives between nodes, the same on all nodes of a group; where a call cannot take it, "
-     "as with \"auto\". `hdtctl explain` tells which one a call takes, and why."},
+     "as with \"auto\". `hdtctl explain` shows which one a call takes, and why."},
     {kClassSection, "priority", Field<std::string>([](Config& c, const std::string& name) -> std::string& {
        return c.classes[name].priority;
      }),

@@ -78,8 +78,8 @@ void ServiceManager::say(const std::string& words) {
   const int error = sent < 0 ? errno : 0;
   // One line for each row of failures; a manager that is away would fill the log with watchdog messages.
   if (error != 0 && !failed_) {
-    HDT_LOG_WARN("the service manager at {} was not told '{}': {}", address_,
-                 words.substr(0, words.find('\n')), Status::from_errno("sending", error).message());
+    HDT_LOG_WARN("cannot send '{}' to the service manager at {}: {}", words.substr(0, words.find('\n')),
+                 address_, Status::from_errno("sending", error).message());
   }
   failed_ = error != 0;
 }

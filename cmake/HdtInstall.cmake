@@ -1,5 +1,5 @@
-# What `cmake --install` brings besides the programs: libhdt and libhdtplan, their headers, and what find_package(hdt) and pkg-config
-# need. All paths in there are relative, so an installed tree can be moved.
+# What `cmake --install` brings besides the programs: libhdt and libhdtplan, their headers, and what
+# find_package(hdt) and pkg-config need. All paths in there are relative, so an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
 get_target_property(HDT_SOVERSION hdt SOVERSION)
@@ -8,7 +8,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt ${PROJECT_SOURCE_D
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(HDT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hdt)
-configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hdtConfig.cmake.in ${PROJECT_BINARY_DIR}/hdtConfig.cmake
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hdtConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/hdtConfig.cmake
   INSTALL_DESTINATION ${HDT_CMAKE_DIR}
   PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hdtConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,5 +1,5 @@
-# Target helpers: every target of the project is made by one of these, so that warnings, sanitizers and include
-# paths are the same everywhere. Includes are written from the source root: #include "base/status.h".
+# Target helpers: every target of the project is made by one of these, so that warnings, sanitizers and
+# include paths are the same everywhere. Includes are written from the source root: #include "base/status.h".
 
 add_library(hdt_flags INTERFACE)
 target_include_directories(hdt_flags INTERFACE ${PROJECT_SOURCE_DIR})
@@ -11,23 +11,27 @@ if(HDT_SANITIZE)
   target_compile_options(hdt_flags INTERFACE -fsanitize=${HDT_SANITIZE} -fno-omit-frame-pointer
                                              -fno-sanitize-recover=all)
   target_link_options(hdt_flags INTERFACE -fsanitize=${HDT_SANITIZE})
-  # Checks of every access, for half of the compiler's time: the address sanitizer and the processor see those of null and
-  # of objects' ends; any alignment is good to the processors that HDT is for.
+  # Checks of every access, for half of the compiler's time: the address sanitizer and the processor see those
+  # of null and of objects' ends; any alignment is good to the processors that HDT is for.
   if(HDT_SANITIZE MATCHES undefined)
     target_compile_options(hdt_flags INTERFACE -fno-sanitize=null,alignment,vptr,object-size)
   endif()
 endif()
-# Where CMAKE_UNITY_BUILD is on (CMakePresets.json), and in tests always (tests/CMakeLists.txt), a dozen files of a target are
-# compiled as one, in half the time. There a file is not the main one: its types look like a header's.
+# Where CMAKE_UNITY_BUILD is on (CMakePresets.json), and in tests always (tests/CMakeLists.txt), a dozen files
+# of a target are compiled as one, in half the time. There a file is not the main one: its types look like a
+# header's.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
 endif()
-# Code that libFuzzer drives (tests/fuzz), and whose lines it counts; the standard library checks its own preconditions.
+# The libraries' code is compiled so that libFuzzer (tests/fuzz) sees which branches an input takes; the
+# standard library checks its own preconditions.
 if(HDT_FUZZ)
-  target_compile_options(hdt_flags INTERFACE -fsanitize=fuzzer-no-link,float-cast-overflow
-                                             -fprofile-instr-generate -fcoverage-mapping)
+  target_compile_options(hdt_flags INTERFACE -fsanitize=float-cast-overflow)
   target_compile_definitions(hdt_flags INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+if(HDT_FUZZ_COVERAGE)  # which lines it has reached
+  target_compile_options(hdt_flags INTERFACE -fprofile-instr-generate -fcoverage-mapping)
   target_link_options(hdt_flags INTERFACE -fprofile-instr-generate)
 endif()
 
@@ -36,6 +40,9 @@ function(hdt_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC hdt_flags ${ARG_DEPS})
+  if(HDT_FUZZ)
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
 # hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed.
@@ -47,9 +54,10 @@ function(hdt_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# hdt_test(NAME TIER unit|protocol|integration|faults|training SOURCES a.cc ... DEPS x ... [TIMEOUT s] [ONE_THREAD]):
-# a GoogleTest program, run as one ctest entry labelled with its tier. ONE_THREAD: it has no second one, so the thread
-# sanitizer, under which it takes ten times as long, has nothing to find in it, and it is left out there.
+# hdt_test(NAME TIER unit|protocol|integration|faults|training SOURCES a.cc ... DEPS x ... [TIMEOUT s]
+# [ONE_THREAD]): a GoogleTest program, run as one ctest entry labelled with its tier. ONE_THREAD: it has no
+# second one, so the thread sanitizer, under which it takes ten times as long, has nothing to find in it, and
+# it is left out there.
 function(hdt_test name)
   cmake_parse_arguments(ARG "ONE_THREAD" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(ARG_ONE_THREAD AND HDT_SANITIZE STREQUAL "thread")
@@ -68,9 +76,9 @@ function(hdt_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
-# hdt_transport_module(NAME SOURCES backend.cc ... module.cc LIBS x ...): a backend as a module, lib/hdt/transports/
-# libhdt-transport-NAME.so, with its own copy of hdt_base; and hdt_transport_NAME, the same without module.cc, which
-# tests link.
+# hdt_transport_module(NAME SOURCES backend.cc ... module.cc LIBS x ...): a backend as a module, the file
+# lib/hdt/transports/libhdt-transport-NAME.so, with its own copy of hdt_base; and hdt_transport_NAME, the same
+# without module.cc, which tests link.
 function(hdt_transport_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   list(REMOVE_ITEM ARG_SOURCES module.cc)
@@ -81,6 +89,7 @@ function(hdt_transport_module name)
   if(NOT HDT_SANITIZE)  # the sanitizers' functions are the program's
     target_link_options(hdt-transport-${name} PRIVATE -Wl,-z,defs)
   endif()
-  set_target_properties(hdt-transport-${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/hdt/transports)
+  set_target_properties(hdt-transport-${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+                        ${CMAKE_BINARY_DIR}/lib/hdt/transports)
   install(TARGETS hdt-transport-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/hdt/transports)
 endfunction()

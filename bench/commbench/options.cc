@@ -44,7 +44,7 @@ listed): the median over rounds of the ratios of the rounds' p50. A call that an
   raw   The bound, without a reduction or a result. Over several nodes: plain sockets, every rank sending and receiving
         at once the bytes that a node must exchange with the next, divided by its ranks (allreduce 2(m-1)/m of the
         size for m nodes; reduce_scatter, allgather and alltoall (m-1)/m; sendrecv all). In one node: every rank at once a memcpy
-        of its share of the least memory traffic (read and written bytes / 2): allreduce, allgather, broadcast,
+        of its share of the minimum memory traffic (read and written bytes / 2): allreduce, allgather, broadcast,
         alltoall and sendrecv the size, reduce_scatter and reduce (n+1)/2n of it, gather and scatter 1/n.
 Exit code: 0 all of HDT's values right, 1 wrong values or a failure, 2 wrong usage. A peer's wrong values are named below its row.)";
 
@@ -121,7 +121,7 @@ void declare(CLI::App& app, Raw& raw) {
     app.add_option(flags, value, help)->type_name(type);
   };
   add("-b,--minbytes", raw.min, "SIZE",
-      "Least size, with suffix K, M or G (default 32M, or -e's if that is less)");
+      "Minimum size, with suffix K, M or G (default 32M, or -e's if that is less)");
   add("-e,--maxbytes", raw.max, "SIZE", "Greatest size (default: -b's)");
   add("-i,--stepbytes", raw.step, "SIZE", "Sizes are this far apart, instead of multiplied");
   add("-f,--stepfactor", raw.factor, "N", "Sizes are multiplied by this (default 2)");

@@ -1,8 +1,9 @@
 """daemon_cost.py: what a hdtcommd costs while its sessions are idle, and for every further group.
 
-One daemon, eight processes (hdt-bench-groups) that form a group of eight and, for the memory, 1,000 more by hdtCommSplit.
-Processor time: nanoseconds of all the daemon's threads. Memory: the daemon's anonymous memory (smaps_rollup) and the
-allocated pages of all shared memory it holds open or mapped, whoever has written to it.
+One daemon, eight processes (hdt-bench-groups) that form a group of eight and, for the memory, 1,000 more by
+hdtCommSplit. Processor time: nanoseconds of all the daemon's threads. Memory: the daemon's anonymous memory
+(smaps_rollup) and the allocated pages of all shared memory it holds open or mapped, whoever has written to
+it.
 """
 
 import os
@@ -32,8 +33,9 @@ class Daemon:
     def __init__(self, options, folder):
         self.socket = os.path.join(folder, "hdtcommd.sock")
         self.log = os.path.join(folder, "hdtcommd.log")
-        self.command = [os.path.join(options.bin, "hdtcommd"), "--node.name", f"compare-{os.getpid()}", "--node.socket",
-                        self.socket, "--nics.addresses", ADDRESS, "--nics.port", "0", "--log.file", self.log]
+        self.command = [os.path.join(options.bin, "hdtcommd"), "--node.name", f"compare-{os.getpid()}",
+                        "--node.socket", self.socket, "--nics.addresses", ADDRESS, "--nics.port", "0",
+                        "--log.file", self.log]
         self.process = None
 
     def __enter__(self):
@@ -59,7 +61,8 @@ class Daemon:
             with open(f"/proc/{self.process.pid}/task/{task}/schedstat", encoding="utf-8") as file:
                 total += int(file.read().split()[0])
         if total == 0:
-            raise RuntimeError("this kernel does not count the time of threads (/proc/PID/task/TID/schedstat)")
+            raise RuntimeError("this kernel does not count the time of threads "
+                               "(/proc/PID/task/TID/schedstat)")
         return total
 
     def anonymous_bytes(self):
@@ -91,7 +94,8 @@ class Sessions:
         for rank in range(RANKS):
             environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(RANKS),
                                             HDT_RENDEZVOUS=f"{ADDRESS}:{port}", HDT_SOCKET=daemon.socket)
-            self.ranks.append(subprocess.Popen([os.path.join(options.bin, "hdt-bench-groups")], env=environment, text=True,
+            self.ranks.append(subprocess.Popen([os.path.join(options.bin, "hdt-bench-groups")],
+                                               env=environment, text=True,
                                                stdin=subprocess.PIPE, stdout=subprocess.PIPE))
 
     def __enter__(self):

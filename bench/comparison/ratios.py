@@ -1,4 +1,5 @@
-"""ratios.py: rows that compare times: runs of hdt-commbench with HDT and one peer in turn, and the figure in them."""
+"""ratios.py: rows that compare times: runs of hdt-commbench with HDT and one peer in turn, and the figure
+in them."""
 
 import json
 import os
@@ -57,24 +58,27 @@ def run(command, environment):
 def commbench(row, options, folder, sizes, types, rounds):
     first, last, factor, iterations = sizes
     path = os.path.join(folder, "commbench.json")
-    command = [os.path.join(options.bin, "hdt-commbench"), *row.collectives, "--engine", f"hdt,{row.peer}", "-b", str(first),
-               "-e", str(last), "-f", str(factor), "-n", str(iterations), "-w", str(max(2, iterations // 10)), "--rounds",
-               str(rounds), "-d", ",".join(types), "--memory", row.memory, "--local", str(row.local), "--nodes",
-               str(row.nodes), "--daemon", options.daemon, "--json", path]
+    command = [os.path.join(options.bin, "hdt-commbench"), *row.collectives, "--engine", f"hdt,{row.peer}",
+               "-b", str(first), "-e", str(last), "-f", str(factor), "-n", str(iterations),
+               "-w", str(max(2, iterations // 10)), "--rounds", str(rounds), "-d", ",".join(types),
+               "--memory", row.memory, "--local", str(row.local), "--nodes", str(row.nodes), "--daemon",
+               options.daemon, "--json", path]
     run(command, clean_environment())
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
 
 def placement(row, collective):
-    """Gloo's reduce-scatter destroys its input: out of place it would pay for a copy, so both work in place."""
+    """Gloo's reduce-scatter destroys its input: out of place it would pay for a copy, so both work in
+    place."""
     return "in_place" if (row.peer, collective) == ("gloo", "reduce_scatter") else "out_of_place"
 
 
 def find(measured, engine, collective, kind, size):
     """The measurement of one engine; RuntimeError says why there is none."""
     for entry in measured["rows"]:
-        if (entry["engine"], entry["collective"], entry["type"], entry["bytes"]) == (engine, collective, kind, size):
+        if (entry["engine"], entry["collective"], entry["type"], entry["bytes"]) == (
+                engine, collective, kind, size):
             if entry["lacks"]:
                 raise RuntimeError(f"{engine}: {entry['lacks']}")
             return entry
@@ -84,7 +88,8 @@ def find(measured, engine, collective, kind, size):
 def same_types(row, options, folder):
     points, engines = [], []
     for band in bands(row, options.quick):
-        measured = commbench(row, options, folder, band, row.types[:1], QUICK_ROUNDS if options.quick else ROUNDS)
+        measured = commbench(row, options, folder, band, row.types[:1],
+                             QUICK_ROUNDS if options.quick else ROUNDS)
         engines = measured["engines"]
         for entry in measured["rows"]:
             if entry["engine"] != row.peer:
@@ -94,7 +99,8 @@ def same_types(row, options, folder):
             where = placement(row, entry["collective"])
             own = find(measured, "hdt", entry["collective"], entry["type"], entry["bytes"])[where]
             peer = entry[where]
-            points.append(report.Point(entry["collective"], entry["bytes"], peer["ratio"], own["p50_us"], peer["p50_us"]))
+            points.append(report.Point(entry["collective"], entry["bytes"], peer["ratio"], own["p50_us"],
+                                       peer["p50_us"]))
     return points, engines
 
 
@@ -106,11 +112,14 @@ def different_types(row, options, folder):
     own_us, peer_us = [], []
     for _ in range(QUICK_ROUNDS if options.quick else ROUNDS):
         iterations = 3 if options.quick else 8
-        measured = commbench(row, options, folder, (size, peer_size, peer_size // size, iterations), row.types, 1)
+        measured = commbench(row, options, folder, (size, peer_size, peer_size // size, iterations),
+                             row.types, 1)
         own_us.append(find(measured, "hdt", row.collectives[0], own_type, size)["out_of_place"]["p50_us"])
-        peer_us.append(find(measured, row.peer, row.collectives[0], peer_type, peer_size)["out_of_place"]["p50_us"])
+        peer_us.append(
+            find(measured, row.peer, row.collectives[0], peer_type, peer_size)["out_of_place"]["p50_us"])
     ratio = statistics.median(peer / own for peer, own in zip(peer_us, own_us))
-    return [report.Point(row.collectives[0], size, ratio, statistics.median(own_us), statistics.median(peer_us))], \
+    return [report.Point(row.collectives[0], size, ratio, statistics.median(own_us),
+                         statistics.median(peer_us))], \
         measured["engines"]
 
 

@@ -52,7 +52,8 @@ def figure_text(result):
         return result.row.shown(result.figure)
     worst = min(result.points, key=lambda point: point.ratio)
     best = max(point.ratio for point in result.points)
-    return f"{result.row.shown(worst.ratio)} ({worst.collective}, {size_text(worst.bytes)}; best {result.row.shown(best)})"
+    return (f"{result.row.shown(worst.ratio)} ({worst.collective}, {size_text(worst.bytes)}; "
+            f"best {result.row.shown(best)})")
 
 
 def processor():
@@ -76,11 +77,14 @@ def text(results, options):
     if options.quick:
         lines.append("# quick: few iterations, rounds and sizes: the figures are indicative only")
     if options.load > BUSY_LOAD:
-        lines.append(f"# load {options.load:.2f} at the start: the machine was doing other work, the figures say little")
+        lines.append(f"# load {options.load:.2f} at the start: the machine was doing other work, the figures "
+                     f"say little")
     lines += ["# " + version for version in versions(results)]
-    lines += ["", "| row | work | against | figure | bar | verdict |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += ["", "| row | work | against | figure | bar | verdict |",
+              "| --- | --- | --- | --- | --- | --- |"]
     for result in results:
-        lines.append(f"| {result.row.name} | {result.row.work} | {result.row.against} | {figure_text(result)} | "
+        lines.append(f"| {result.row.name} | {result.row.work} | {result.row.against} | "
+                     f"{figure_text(result)} | "
                      f"{result.row.bar()} | {result.verdict} |")
     lines.append("")
     lines += [f"# {result.row.name}: {result.reason}" for result in results if result.reason]
@@ -90,11 +94,12 @@ def text(results, options):
 
 def document(results, options):
     return {
-        "program": "bench/compare", "format": 1, "processor": processor(), "cores": len(os.sched_getaffinity(0)),
-        "load": options.load, "daemon": options.daemon, "quick": options.quick, "versions": versions(results),
-        "rows": [{
-            "name": result.row.name, "work": result.row.work, "against": result.row.against, "figure": result.figure,
-            "shown": figure_text(result), "bar": result.row.bar(), "verdict": result.verdict, "reason": result.reason,
+        "program": "bench/compare", "format": 1, "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)), "load": options.load, "daemon": options.daemon,
+        "quick": options.quick, "versions": versions(results), "rows": [{
+            "name": result.row.name, "work": result.row.work, "against": result.row.against,
+            "figure": result.figure, "shown": figure_text(result), "bar": result.row.bar(),
+            "verdict": result.verdict, "reason": result.reason,
             "points": [dataclasses.asdict(point) for point in result.points], "details": result.details,
         } for result in results],
     }

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 KIB, MIB = 1 << 10, 1 << 20
 NODE = "2 ranks, 1 node, allreduce fp32, "
 NET = "2 nodes x 1 rank over TCP loopback, allreduce, reduce-scatter, allgather, fp32, hdtMemAlloc memory, "
-ACROSS = {"nodes": 2, "local": 1, "memory": "hdt", "collectives": ("allreduce", "reduce_scatter", "allgather")}
+ACROSS = {"nodes": 2, "local": 1, "memory": "hdt",
+          "collectives": ("allreduce", "reduce_scatter", "allgather")}
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,26 @@ class CostRow:
 ROWS = (
     RatioRow("node-large", NODE + "hdtMemAlloc memory, 16 MiB to 256 MiB", "Open MPI", "mpi", 3.5,
              (16 * MIB, 256 * MIB), memory="hdt"),
-    RatioRow("node-middle", NODE + "hdtMemAlloc memory, 1 MiB to 8 MiB", "Open MPI", "mpi", 2, (MIB, 8 * MIB), memory="hdt"),
-    RatioRow("node-small", NODE + "hdtMemAlloc memory, 8 B to 64 KiB", "Open MPI", "mpi", 1, (8, 64 * KIB), memory="hdt"),
-    RatioRow("node-ordinary", NODE + "ordinary memory, 1 MiB to 256 MiB", "Open MPI", "mpi", 1.5, (MIB, 256 * MIB)),
+    RatioRow("node-middle", NODE + "hdtMemAlloc memory, 1 MiB to 8 MiB", "Open MPI", "mpi", 2, (MIB, 8 * MIB),
+             memory="hdt"),
+    RatioRow("node-small", NODE + "hdtMemAlloc memory, 8 B to 64 KiB", "Open MPI", "mpi", 1, (8, 64 * KIB),
+             memory="hdt"),
+    RatioRow("node-ordinary", NODE + "ordinary memory, 1 MiB to 256 MiB", "Open MPI", "mpi", 1.5,
+             (MIB, 256 * MIB)),
     RatioRow("node-bound", NODE + "hdtMemAlloc memory, 64 MiB", "memcpy bound", "raw", 0.7,
              (64 * MIB, 64 * MIB), memory="hdt", unit="%"),
     RatioRow("net-gloo", NET + "1 MiB to 64 MiB", "Gloo", "gloo", 2, (MIB, 64 * MIB), **ACROSS),
-    RatioRow("net-mpi-large", NET + "16 MiB to 64 MiB", "Open MPI TCP", "mpi", 1.5, (16 * MIB, 64 * MIB), **ACROSS),
-    RatioRow("net-mpi-middle", NET + "64 KiB to 8 MiB", "Open MPI TCP", "mpi", 1, (64 * KIB, 8 * MIB), **ACROSS),
-    RatioRow("net-bound", NET + "64 MiB", "raw sockets", "raw", 0.9, (64 * MIB, 64 * MIB), **ACROSS, unit="%"),
-    RatioRow("net-gloo-small", NET + "8 B to 4 KiB", "Gloo", "gloo", 1, (8, 4 * KIB), **ACROSS, most_iterations=60),
+    RatioRow("net-mpi-large", NET + "16 MiB to 64 MiB", "Open MPI TCP", "mpi", 1.5, (16 * MIB, 64 * MIB),
+             **ACROSS),
+    RatioRow("net-mpi-middle", NET + "64 KiB to 8 MiB", "Open MPI TCP", "mpi", 1, (64 * KIB, 8 * MIB),
+             **ACROSS),
+    RatioRow("net-bound", NET + "64 MiB", "raw sockets", "raw", 0.9, (64 * MIB, 64 * MIB), **ACROSS,
+             unit="%"),
+    RatioRow("net-gloo-small", NET + "8 B to 4 KiB", "Gloo", "gloo", 1, (8, 4 * KIB), **ACROSS,
+             most_iterations=60),
     TimeRow("net-mpi-tiny", NET + "8 B", "Open MPI TCP", "mpi", 1 / 2.5, (8, 8), **ACROSS, unit="x its time"),
-    RatioRow("four-bf16", "4 ranks (2 nodes x 2), allreduce bf16, 16 MiB", "Open MPI fp32, same count", "mpi", 3,
-             (16 * MIB, 16 * MIB), nodes=2, local=2, memory="hdt", types=("bfloat16", "float32")),
+    RatioRow("four-bf16", "4 ranks (2 nodes x 2), allreduce bf16, 16 MiB", "Open MPI fp32, same count", "mpi",
+             3, (16 * MIB, 16 * MIB), nodes=2, local=2, memory="hdt", types=("bfloat16", "float32")),
     CostRow("idle-cpu", "daemon CPU, idle for 10 s with 8 sessions open", 10, "ms"),
     CostRow("group-memory", "daemon memory per further group of 8 ranks, over 1,000 groups", 256, "KiB"),
 )

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""collectives.py: how far off the daemons' predictions of collectives are: every algorithm at every size, predicted by the figures
-that daemons measure when they start (`hdtctl explain`), and run.
+"""collectives.py: how far off the daemons' predictions of collectives are: every algorithm at every size,
+predicted by the figures that daemons measure when they start (`hdtctl explain`), and run.
 
-Nodes are emulated by a hdtcommd each, on cores of their own where there are enough: on loopback addresses, where the processors are
-the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. A round starts daemons, which measure, and runs
-every algorithm on them (`hdtctl class set`): each call is held against the figures of the daemons that ran it, as the same daemons,
-started again, may be faster or slower by half where the machine is a virtual one. Times are medians of calls; an error is the median
-over rounds.
+Nodes are emulated by a hdtcommd each, on cores of their own where there are enough: on loopback addresses,
+where the processors are the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. A round
+starts daemons, which measure, and runs every algorithm on them (`hdtctl class set`): each call is held
+against the figures of the daemons that ran it, as the same daemons, started again, may be faster or slower by
+half where the machine is a virtual one. Times are medians of calls; an error is the median over rounds.
 
-Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as measured."""
+Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as
+measured."""
 
 import argparse
 import json
@@ -44,7 +45,8 @@ def cores_of(node, nodes):
 
 
 def start(command, cores, environment, **pipes):
-    return subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes)
+    return subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores),
+                            **pipes)
 
 
 class Loopback:
@@ -96,7 +98,8 @@ class Daemons:
         for node in range(options.nodes):
             state = os.path.join(folder, f"state-{node}")
             os.makedirs(state)
-            command = [options.bin + "/hdtcommd", "--node.name", f"n{node}", "--node.socket", self.socket(node),
+            command = [options.bin + "/hdtcommd", "--node.name", f"n{node}", "--node.socket",
+                       self.socket(node),
                        "--node.state_folder", state, *place.nic_flags(node), "--log.level", "error"]
             self.processes.append(place.start(node, command, clean_environment()))
         deadline = time.monotonic() + START_LIMIT_S
@@ -116,8 +119,8 @@ class Daemons:
         end(self.processes)
 
     def ask(self, node, *words):
-        done = subprocess.run([self.options.bin + "/hdtctl", "--socket", self.socket(node), *words, "--json"], capture_output=True,
-                              text=True, check=False, timeout=START_LIMIT_S)
+        done = subprocess.run([self.options.bin + "/hdtctl", "--socket", self.socket(node), *words, "--json"],
+                              capture_output=True, text=True, check=False, timeout=START_LIMIT_S)
         if done.returncode != 0:
             raise RuntimeError(f"hdtctl {' '.join(words)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
@@ -137,13 +140,15 @@ class Daemons:
         started = []
         for rank in range(self.options.nodes):
             environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(self.options.nodes),
-                                            HDT_RENDEZVOUS=f"{self.place.rendezvous}:{port}", HDT_SOCKET=self.socket(rank))
+                                            HDT_RENDEZVOUS=f"{self.place.rendezvous}:{port}",
+                                            HDT_SOCKET=self.socket(rank))
             started.append(self.place.start(rank, command, environment, **pipes))
         return started
 
     def explain(self, calls):
         """What node 0 answers for each (collective, bytes), while a group of all nodes is there."""
-        ranks = self.ranks([self.options.bin + "/hdt-bench-groups"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        ranks = self.ranks([self.options.bin + "/hdt-bench-groups"], stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True)
         try:
             for rank in ranks:
                 if rank.stdout.readline() != "ready\n":
@@ -162,8 +167,10 @@ class Daemons:
         """Median seconds of a call, by size."""
         report = os.path.join(self.folder, "report.json")
         command = [self.options.bin + "/hdt-commbench", what, "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f",
-                   str(self.options.factor), "-n", str(iterations), "-w", "3", "-c", "0", "--memory", "hdt", "--json", report]
-        ranks = self.ranks(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                   str(self.options.factor), "-n", str(iterations), "-w", "3", "-c", "0", "--memory", "hdt",
+                   "--json", report]
+        ranks = self.ranks(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True)
         try:
             errors = [rank.communicate(timeout=RUN_LIMIT_S)[1] for rank in ranks]
         finally:
@@ -209,24 +216,28 @@ def bands(sizes, factor):
 
 def seconds_predicted(answer, algorithm):
     """None: it is not ranked, as one with the same steps is, or as nothing is measured."""
-    return next((each.get("predicted_s") for each in answer["candidates"] if each["algorithm"] == algorithm), None)
+    return next((each.get("predicted_s") for each in answer["candidates"] if each["algorithm"] == algorithm),
+                None)
 
 
 def calls_of_algorithms(options, place, folder, calls):
-    """Which calls are run with each algorithm: those that take it and for which it is predicted. The same whatever is measured."""
+    """Which calls are run with each algorithm: those that take it and for which it is predicted. The same
+    whatever is measured."""
     runs = {}
     with Daemons(options, place, folder) as daemons:
         for algorithm in ALGORITHMS:
             daemons.choose(algorithm)
             answers = daemons.explain(calls)
             runs[algorithm] = [call for call in calls
-                               if answers[call]["picked"] == algorithm and seconds_predicted(answers[call], algorithm)]
+                               if answers[call]["picked"] == algorithm
+                               and seconds_predicted(answers[call], algorithm)]
     return runs
 
 
 def run_round(options, place, folder, calls, runs, order):
     """What the tuner answers for each call, the seconds of each call by algorithm, and the figures."""
-    jobs = [(algorithm, what, band, iterations) for algorithm, wanted in runs.items() for what in options.collectives
+    jobs = [(algorithm, what, band, iterations) for algorithm, wanted in runs.items()
+            for what in options.collectives
             for band, iterations in bands([size for name, size in wanted if name == what], options.factor)]
     order.shuffle(jobs)  # what comes first after a start is slower
     with Daemons(options, place, folder) as daemons:
@@ -240,33 +251,38 @@ def run_round(options, place, folder, calls, runs, order):
 
 
 def regrets_of(rounds):
-    """(regret, call) of each call with a choice, the mean over rounds. What an algorithm takes is its median over rounds: in one
-    round the fastest of several is the luckiest, too."""
+    """(regret, call) of each call with a choice, the mean over rounds. What an algorithm takes is its median
+    over rounds: in one round the fastest of several is the luckiest, too."""
     found = []
     for call, by_algorithm in rounds[0][1].items():
         if len(by_algorithm) < 2:
             continue
-        took = {algorithm: statistics.median(times[call][algorithm] for _, times, _ in rounds) for algorithm in by_algorithm}
+        took = {algorithm: statistics.median(times[call][algorithm] for _, times, _ in rounds)
+                for algorithm in by_algorithm}
         picked = [answers[call]["picked"] for answers, _, _ in rounds]
         if all(algorithm in took for algorithm in picked):
-            found.append((statistics.mean(took[algorithm] for algorithm in picked) / min(took.values()) - 1, call))
+            found.append((statistics.mean(took[algorithm] for algorithm in picked) / min(took.values()) - 1,
+                          call))
     return found
 
 
 def report(options, rounds):
     rows = []
-    print(f"{'collective':<15}{'bytes':>10}  {'algorithm':<20}{'measured us':>12}{'predicted us':>13}{'error %':>9}")
+    print(f"{'collective':<15}{'bytes':>10}  "
+          f"{'algorithm':<20}{'measured us':>12}{'predicted us':>13}{'error %':>9}")
     first_answers, first_times, _ = rounds[0]
     points = [(call, algorithm) for call, by_algorithm in first_times.items() for algorithm in by_algorithm]
     for call, algorithm in points:
         what, size = call
-        pairs = [(times[call][algorithm], seconds_predicted(answers[call], algorithm)) for answers, times, _ in rounds]
+        pairs = [(times[call][algorithm], seconds_predicted(answers[call], algorithm)) 
+                 for answers, times, _ in rounds]
         seconds, predicted = (statistics.median(values) for values in zip(*pairs))
         error = 100 * (statistics.median(said / took for took, said in pairs) - 1)
         picked = first_answers[call]["picked"] == algorithm
-        rows.append({"collective": what, "bytes": size, "algorithm": algorithm, "measured_s": seconds, "predicted_s": predicted,
-                     "error_percent": error, "picked": picked})
-        print(f"{what:<15}{size:>10}  {algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
+        rows.append({"collective": what, "bytes": size, "algorithm": algorithm, "measured_s": seconds,
+                     "predicted_s": predicted, "error_percent": error, "picked": picked})
+        print(f"{what:<15}{size:>10}  "
+              f"{algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
               f"{error:>+9.1f}")
     regrets = regrets_of(rounds)
     within = sum(abs(row["error_percent"]) <= options.within for row in rows)
@@ -275,9 +291,11 @@ def report(options, rounds):
     regret = 100 * statistics.mean(each for each, _ in regrets) if regrets else 0.0
     worst, where = max(regrets, default=(0.0, ("", 0)))
     verdicts = [("within", share >= options.share), ("regret", regret <= options.regret)]
-    print(f"\n* what the tuner picks in the first round\n{options.nodes} nodes, {len(rows)} points: {share:.1f} % within {options.within} % "
+    print(f"\n* what the tuner picks in the first round\n{options.nodes} nodes, {len(rows)} points: "
+          f"{share:.1f} % within {options.within} % "
           f"(bar {options.share} %): {'met' if verdicts[0][1] else 'missed'}")
-    print(f"regret of the tuner over {len(regrets)} calls with a choice: mean {regret:.1f} % (bar {options.regret} %): "
+    print(f"regret of the tuner over {len(regrets)} calls with a choice: mean {regret:.1f} % (bar "
+          f"{options.regret} %): "
           f"{'met' if verdicts[1][1] else 'missed'}; worst {100 * worst:.1f} % {where[0]} {where[1]}")
     return {"nodes": options.nodes, "rows": rows, "share_percent": share, "regret_percent": regret,
             "worst_regret_percent": 100 * worst}, all(met for _, met in verdicts)
@@ -285,18 +303,24 @@ def report(options, rounds):
 
 def parse(arguments):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser = argparse.ArgumentParser(prog="collectives.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="examples:\n  bench/plan/collectives.py --nodes 4 --json points.json\n"
+    parser = argparse.ArgumentParser(prog="collectives.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="examples:\n  bench/plan/collectives.py --nodes 4 --json "
+                                            "points.json\n"
                                             "  bench/plan/collectives.py --nodes 4 --rate 500m\n\n"
-                                            "Exit code: 0 the bars are met, 1 one is missed or something failed, 2 wrong usage.")
+                                            "Exit code: 0 the bars are met, 1 one is missed or something "
+                                            "failed, 2 wrong usage.")
     parser.add_argument("--nodes", type=int, default=2, help="emulated nodes of one rank each (default 2)")
     parser.add_argument("--rate", help="of a NIC for each node, such as 500m or 1g (default: loopback)")
-    parser.add_argument("--collectives", default=",".join(COLLECTIVES), help="comma list (default: all that are tuned)")
+    parser.add_argument("--collectives", default=",".join(COLLECTIVES),
+                        help="comma list (default: all that are tuned)")
     parser.add_argument("--factor", type=int, default=8, help="between sizes (default 8)")
     parser.add_argument("--largest", type=int, default=LARGEST, help="bytes (default 64 MiB)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1, help="of the order in which a round runs the algorithms (default 1)")
-    parser.add_argument("--programs", default=root + "/build/release/bin", help="folder of hdtcommd, hdtctl, hdt-commbench")
+    parser.add_argument("--seed", type=int, default=1,
+                        help="of the order in which a round runs the algorithms (default 1)")
+    parser.add_argument("--programs", default=root + "/build/release/bin",
+                        help="folder of hdtcommd, hdtctl, hdt-commbench")
     parser.add_argument("--within", type=float, default=15, help="percent of the measured time")
     parser.add_argument("--share", type=float, default=90, help="percent of the points that must be within")
     parser.add_argument("--regret", type=float, default=5, help="percent")
@@ -306,8 +330,10 @@ def parse(arguments):
     for what in options.collectives:
         if what not in COLLECTIVES:
             parser.error(f"--collectives: '{what}' given; expected some of {', '.join(COLLECTIVES)}")
-    if options.nodes < 2 or options.factor < 2 or options.rounds < 1 or not SMALLEST <= options.largest <= LARGEST:
-        parser.error("--nodes and --factor must be at least 2, --rounds at least 1, --largest from 8 to 67108864")
+    if (options.nodes < 2 or options.factor < 2 or options.rounds < 1
+            or not SMALLEST <= options.largest <= LARGEST):
+        parser.error("--nodes and --factor must be at least 2, --rounds at least 1, --largest from 8 to "
+                     "67108864")
     options.bin = os.path.abspath(options.programs)
     for program in ("hdtcommd", "hdtctl", "hdt-commbench", "hdt-bench-groups"):
         if not os.access(os.path.join(options.bin, program), os.X_OK):
@@ -328,7 +354,8 @@ def main():
     for turn in range(options.rounds):
         with tempfile.TemporaryDirectory(prefix="hdt-collectives-") as folder, place:
             rounds.append(run_round(options, place, folder, calls, runs, order))
-        if not all(seconds_predicted(rounds[-1][0][call], algorithm) for algorithm in runs for call in runs[algorithm]):
+        if not all(seconds_predicted(rounds[-1][0][call], algorithm) for algorithm in runs
+                   for call in runs[algorithm]):
             sys.exit(f"collectives.py: nothing is predicted in round {turn + 1}: its daemons have no figures")
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
     result, met = report(options, rounds)

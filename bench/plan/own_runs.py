@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """own_runs.py: how far off hdt-plan is on this machine: random heterogeneous layouts are run and predicted.
 
-Measures a profile with `hdt-train --profile` (before and after each round of runs: the median of each figure counts, so that
-a machine that is disturbed for a while disturbs profile and runs alike), and trains a small model in random layouts (unequal stages and replicas, ranks
-of three speeds) and holds the median step against what `hdt-plan` predicts from that profile alone. Slow devices are
-emulated (--slow-down): their ranks mostly sleep, so that more ranks than cores do not get into each other's way.
+Measures a profile with `hdt-train --profile` (before and after each round of runs: the median of each figure
+counts, so that a machine that is disturbed for a while disturbs profile and runs alike), and trains a small
+model in random layouts (unequal stages and replicas, ranks of three speeds) and holds the median step against
+what `hdt-plan` predicts from that profile alone. Slow devices are emulated (--slow-down): their ranks mostly
+sleep, so that more ranks than cores do not get into each other's way.
 """
 
 import argparse
@@ -25,7 +26,8 @@ MOST_RANKS = 5
 SKIPPED_STEPS = 2  # buffers, caches and branch predictors warm up
 RUN_TIMEOUT_S = 120
 MEASURED = "measured.json"
-MPI_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+MPI_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def random_layout(rng):
@@ -41,9 +43,9 @@ def random_layout(rng):
 
 
 def run(command, folder):
-    done = subprocess.run(command, cwd=folder, env=dict(os.environ, **MPI_ENVIRONMENT), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_S,
-                          check=False)
+    done = subprocess.run(command, cwd=folder, env=dict(os.environ, **MPI_ENVIRONMENT),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=RUN_TIMEOUT_S, check=False)
     if done.returncode != 0:
         sys.exit(f"own_runs.py: {' '.join(command)}: exit status {done.returncode}\n{done.stdout}")
     return done.stdout
@@ -107,7 +109,8 @@ def median_profile(profiles):
     for table in ("compute", "link"):
         for entries in zip(*(profile[table] for profile in profiles)):
             text += f"\n[[{table}]]\n" + "".join(
-                f"{field} = {json.dumps(medians([entry[field] for entry in entries]))}\n" for field in entries[0])
+                f"{field} = {json.dumps(medians([entry[field] for entry in entries]))}\n"
+                for field in entries[0])
     return text
 
 
@@ -123,31 +126,37 @@ def step_seconds(folder, programs, layout, arguments):
 
 def settings(arguments):
     """What makes rounds comparable."""
-    return {"seed": arguments.seed, "layouts": arguments.layouts, "bucket_elements": arguments.bucket_elements}
+    return {"seed": arguments.seed, "layouts": arguments.layouts,
+            "bucket_elements": arguments.bucket_elements}
 
 
 def measured_before(folder, arguments):
-    """Step times by layout and profiles of earlier calls with this folder: rounds may be measured in several parts."""
+    """Step times by layout and profiles of earlier calls with this folder: rounds may be measured in
+    several parts."""
     try:
         with open(os.path.join(folder, MEASURED), encoding="utf-8") as file:
             before = json.load(file)
     except FileNotFoundError:
         return [[] for _ in range(arguments.layouts)], []
     if before["settings"] != settings(arguments):
-        sys.exit(f"own_runs.py: --folder: {folder} holds rounds of {before['settings']}; these are {settings(arguments)}")
+        sys.exit(f"own_runs.py: --folder: {folder} holds rounds of {before['settings']}; these are "
+                 f"{settings(arguments)}")
     return before["times"], before["profiles"]
 
 
 def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", required=True, help="where plans, profile and figures go")
-    parser.add_argument("--programs", default=root + "/build/release/bin", help="folder of hdt-train and hdt-plan")
+    parser.add_argument("--programs", default=root + "/build/release/bin",
+                        help="folder of hdt-train and hdt-plan")
     parser.add_argument("--text", default=root + "/LICENSE", help="what to train on")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the layouts")
     parser.add_argument("--layouts", type=int, default=12)
     parser.add_argument("--steps", type=int, default=6, help="of each run")
-    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the other; added to those that the folder has")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the "
+                        "other; added to those that the folder has")
     parser.add_argument("--bucket-elements", type=int, default=1 << 18, help="--ddp-bucket-size of the runs")
     parser.add_argument("--mean-bar", type=float, default=5, help="percent")
     parser.add_argument("--worst-bar", type=float, default=12, help="percent")
@@ -164,9 +173,11 @@ def main():
         profiles.append(measure_profile(folder, programs))
         for index, layout in enumerate(layouts):
             times[index] += step_seconds(folder, programs, layout, arguments)
-            print(f"round {turn + 1}, layout {index + 1}: median {statistics.median(times[index]):.4f} s", flush=True)
+            print(f"round {turn + 1}, layout {index + 1}: median {statistics.median(times[index]):.4f} s",
+                  flush=True)
         profiles.append(measure_profile(folder, programs))
-        write(folder, MEASURED, json.dumps({"settings": settings(arguments), "times": times, "profiles": profiles}))
+        write(folder, MEASURED,
+              json.dumps({"settings": settings(arguments), "times": times, "profiles": profiles}))
     write(folder, "profile.toml", median_profile(profiles))
     runs = 'name = "own-runs"\n'
     for index, layout in enumerate(layouts):
@@ -174,8 +185,8 @@ def main():
         runs += (f'\n[[run]]\nname = "{index + 1}"\nplan = "layout-{index + 1}.toml"\n'
                  f"step_seconds = {statistics.median(times[index])}\n")
     write(folder, "runs.toml", runs)
-    validate = [programs + "/hdt-plan", "validate", "runs.toml", "-p", "profile.toml", "-c", "cluster.toml", "-m",
-                "model.toml"]
+    validate = [programs + "/hdt-plan", "validate", "runs.toml", "-p", "profile.toml", "-c", "cluster.toml",
+                "-m", "model.toml"]
     print(run(validate + ["--calibrations", folder], folder), flush=True)
     figures = json.loads(run(validate + ["--json"], folder))[0]
     mean, worst = (100 * figures[f"profile_step_{which}_error"] for which in ("mean", "worst"))

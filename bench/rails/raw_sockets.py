@@ -1,5 +1,6 @@
-"""raw_sockets.py: the bound of striping. One plain TCP connection a pair of NICs, all sending and receiving at once, and nothing
-done with the bytes. Run on both hosts: raw_sockets.py listen|connect SECONDS OURS=THEIRS ... ; prints bytes received a second."""
+"""raw_sockets.py: the bound of striping. One plain TCP connection a pair of NICs, all sending and receiving
+at once, and nothing done with the bytes. Run on both hosts: raw_sockets.py listen|connect SECONDS OURS=THEIRS
+... ; prints bytes received a second."""
 
 import socket
 import sys
@@ -57,7 +58,8 @@ def main():
     threads = []
     for index, connection in enumerate(connections):
         threads.append(threading.Thread(target=send, args=(connection, begin + seconds)))
-        threads.append(threading.Thread(target=receive, args=(connection, begin, begin + seconds, counts, index)))
+        threads.append(threading.Thread(target=receive,
+                                        args=(connection, begin, begin + seconds, counts, index)))
     for thread in threads:
         thread.start()
     for thread in threads:

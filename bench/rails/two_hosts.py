@@ -1,4 +1,5 @@
-"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and pairs of ranks (hdt-bench-rails) on two of them."""
+"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and pairs of ranks
+(hdt-bench-rails) on two of them."""
 
 import json
 import os
@@ -29,8 +30,8 @@ class Namespaces:
         self.nics, self.rates = nics, rates
 
     def testhosts(self, *words, check=True):
-        done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True, timeout=COMMAND_LIMIT_S,
-                              check=False)
+        done = subprocess.run([TESTHOSTS, "--name", self.name, *words], capture_output=True, text=True,
+                              timeout=COMMAND_LIMIT_S, check=False)
         if check and done.returncode != 0:
             raise NotPossible(done.stderr.strip())
         return done.stdout
@@ -72,10 +73,10 @@ class Hosts(Namespaces):
 
     def start_daemon(self, host):
         with open(self.log(host), "a", encoding="utf-8") as log:
-            return self.on(host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}", "--node.socket",
-                           self.socket(host), "--nics.use", "eth*", "--security.cluster_key_file",
-                           cluster_key(self.folder), *self.flags, stdout=log, stderr=log,
-                           env=self.environment(host))
+            return self.on(host, os.path.join(self.bin, "hdtcommd"), "--node.name", f"h{host}",
+                           "--node.socket", self.socket(host), "--nics.use", "eth*",
+                           "--security.cluster_key_file", cluster_key(self.folder), *self.flags, stdout=log,
+                           stderr=log, env=self.environment(host))
 
     def await_serving(self, host, before=0):
         """Until the log says once more than `before` times that the daemon serves."""
@@ -116,7 +117,8 @@ class Hosts(Namespaces):
 
     def control(self, host, *words):
         """What hdtctl answers, as JSON."""
-        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), *words, "--json"],
+        done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), *words,
+                               "--json"],
                               capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
         return json.loads(done.stdout)
 
@@ -135,7 +137,8 @@ class TwoHosts(Hosts):
         """Payload that the host has sent so far, by class."""
         sent = {}
         for peer in self.control(host, "status")["peers"]:
-            sent[peer["class"]] = sent.get(peer["class"], 0) + sum(rail["bytes_out"] for rail in peer["rails"])
+            sent[peer["class"]] = sent.get(peer["class"], 0) + sum(rail["bytes_out"]
+                                                                   for rail in peer["rails"])
         return sent
 
     def ranks(self, *arguments, port=PORT):
@@ -150,8 +153,9 @@ class Ranks:
         for rank in range(2):
             environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
                                             HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
-            self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"), *map(str, arguments),
-                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
+            self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"),
+                                           *map(str, arguments), stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, env=environment))
         for process in self.processes:
             if process.stdout.readline() != "ready\n":
                 self.end()
@@ -163,7 +167,8 @@ class Ranks:
                 process.kill()
 
     def results(self, limit_s):
-        """Begin and end of every operation of rank 0, in seconds of the monotonic clock. Fails if anything was wrong."""
+        """Begin and end of every operation of rank 0, in seconds of the monotonic clock. Fails if anything
+        was wrong."""
         operations = []
         for rank, process in enumerate(self.processes):
             try:
@@ -176,7 +181,8 @@ class Ranks:
                 self.end()
                 raise RuntimeError(f"rank {rank}: {last} {errors.strip()}")
             if rank == 0:
-                operations = [tuple(int(word) / 1e9 for word in line.split()[1:]) for line in output.splitlines()
+                operations = [tuple(int(word) / 1e9 for word in line.split()[1:])
+                              for line in output.splitlines()
                               if line.startswith("op ")]
         return operations
 
@@ -196,7 +202,9 @@ def bound_of(rates):
 
 
 def pause_after(operations, moment, window_s):
-    """How much longer than usual the slowest operation under way within the window after the moment took, in seconds."""
+    """How much longer than usual the slowest operation under way within the window after the moment took,
+    in seconds."""
     usual = statistics.median(end - begin for begin, end in operations)
-    slow = max((end - begin for begin, end in operations if end > moment and begin < moment + window_s), default=0)
+    slow = max((end - begin for begin, end in operations if end > moment and begin < moment + window_s),
+               default=0)
     return max(0.0, slow - usual)

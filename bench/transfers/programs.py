@@ -1,4 +1,5 @@
-"""programs.py: one run of each program that moves bytes between two processes: ours, and the peers' own tools. Each returns MB/s."""
+"""programs.py: one run of each program that moves bytes between two processes: ours, and the peers' own
+tools. Each returns MB/s."""
 
 import json
 import os
@@ -29,8 +30,8 @@ def need(program):
 
 
 def run(command, env=None):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
-                          env=env or clean_environment())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                          stdin=subprocess.DEVNULL, env=env or clean_environment())
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
         raise RuntimeError(f"'{' '.join(command)}' ended with {done.returncode}: {lines[-1]}")
@@ -45,10 +46,11 @@ def number_in(pattern, text):
 
 
 def beside_server(server_command, client_command, env, figure):
-    """figure(the client's output). Servers do not say when they listen, so the client tries again until the limit."""
+    """figure(the client's output). Servers do not say when they listen, so the client tries again until
+    the limit."""
     deadline = time.monotonic() + LIMIT_S
-    with subprocess.Popen(server_command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
-                          env=env) as server:
+    with subprocess.Popen(server_command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          stdin=subprocess.DEVNULL, env=env) as server:
         try:
             while True:
                 try:
@@ -70,7 +72,8 @@ def hdt(build, backend, size, writes, connections=1, options=()):
 
 
 def iperf3(size, writes, connections):
-    """As many bytes, in calls of as many, with the congestion control that HDT takes between addresses of one node."""
+    """As many bytes, in calls of as many, with the congestion control that HDT takes between addresses of
+    one node."""
     program, port = need("iperf3"), str(free_port(SERVER))
     def figure(output):
         document = json.loads(output)
@@ -79,17 +82,21 @@ def iperf3(size, writes, connections):
         return document["end"]["sum_received"]["bits_per_second"] / 8 / MEGA
 
     return beside_server([program, "-s", "-1", "-B", SERVER, "-p", port],
-                           [program, "-c", SERVER, "-B", CLIENT, "-p", port, "-P", str(connections), "-l", str(min(size, 1 << 20)),
+                           [program, "-c", SERVER, "-B", CLIENT, "-p", port, "-P", str(connections), "-l",
+                            str(min(size, 1 << 20)),
                             "-n", str(size * writes), "-C", "reno", "-J"], clean_environment(), figure)
 
 
 def fi_pingpong(size, writes, provider):
-    """It waits for each answer, which carries as much: its figure is of both directions, one after the other."""
+    """It waits for each answer, which carries as much: its figure is of both directions, one after the
+    other."""
     program, port = need("fi_pingpong"), str(free_port(SERVER))
     common = ["-e", "rdm", "-p", provider, "-S", str(size), "-I", str(max(10, writes // 4))]
     # bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
-    return beside_server([program, *common, "-B", port], [program, *common, "-P", port, SERVER if provider != "shm" else "127.0.0.1"],
-                         clean_environment(), lambda output: number_in(r"^\S+\s+\S+\s+\S+\s+\S+\s+\S+s\s+([\d.]+)", output))
+    return beside_server([program, *common, "-B", port],
+                         [program, *common, "-P", port, SERVER if provider != "shm" else "127.0.0.1"],
+                         clean_environment(),
+                         lambda output: number_in(r"^\S+\s+\S+\s+\S+\s+\S+\s+\S+s\s+([\d.]+)", output))
 
 
 def ucx_perftest(size, writes, transport):
@@ -112,5 +119,5 @@ def ib_write_bw(devices, gid, address, size, writes):
     program, port = need("ib_write_bw"), str(free_port(SERVER))
     common = ["-s", str(size), "-n", str(writes), "-x", gid, "-F", "-p", port]
     return MEBI_AS_MEGA * beside_server(
-        [program, "-d", devices[1], *common], [program, "-d", devices[0], *common, address], clean_environment(),
-        lambda output: number_in(rf"^\s*{size}\s+\d+\s+[\d.]+\s+([\d.]+)", output))
+        [program, "-d", devices[1], *common], [program, "-d", devices[0], *common, address],
+        clean_environment(), lambda output: number_in(rf"^\s*{size}\s+\d+\s+[\d.]+\s+([\d.]+)", output))

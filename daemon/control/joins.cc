@@ -51,8 +51,7 @@ void Joins::on_join_message(ChannelId channel, const Join& join) {
   std::optional<Status> why;
   if (!daemon_.network->is_from(channel, join.node)) {
     // A daemon speaks for its own node only.
-    why = Status(Code::kInvalidUsage,
-                 "a daemon joins in the name of node " + join.node.name + ", which it is not");
+    why = Status(Code::kInvalidUsage, "a daemon that is not node " + join.node.name + " joins in its name");
   } else if (join.meeting == ipc::Meeting::kAddress && daemon_.host_pid != 0 && join.uid != ::geteuid()) {
     why = Status(
         Code::kInvalidUsage,

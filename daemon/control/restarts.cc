@@ -96,7 +96,7 @@ Status Restarts::adopt(uint64_t session, const ipc::AdoptRequest& request, Uniqu
 // may have been started again, too; later it never will be.
 void Restarts::on_successor(ChannelId channel, const Successor& word) {
   if (!daemon_.network->is_from(channel, word.node)) {
-    HDT_LOG_WARN("a daemon speaks in the name of node {}, which it is not {}", word.node.name,
+    HDT_LOG_WARN("a daemon that is not node {} sends messages in its name {}", word.node.name,
                  LogTag{.node = daemon_.node.name});
     return;
   }

@@ -99,8 +99,8 @@ MakingVerdict judge(const std::vector<Told>& told) {
     text += fmt::format("{} {} of {} {} at the rendezvous {}, which ", have(joined.size()),
                         by_node(verdict.joined), verdict.ranks, joined.size() == 1 ? "waits" : "wait",
                         any.rendezvous);
-    text +=
-        any.last_error.empty() ? "has not told who else is there" : "cannot be reached: " + any.last_error;
+    text += any.last_error.empty() ? "has not sent which ranks have joined"
+                                   : "cannot be reached: " + any.last_error;
   }
   if (left_ns >= 0)
     text += fmt::format("; it is given up in {:.1f} s", static_cast<double>(left_ns) / kNsPerSecond);

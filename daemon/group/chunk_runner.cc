@@ -167,7 +167,7 @@ bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
   context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
                 "call " + std::to_string(call.sequence) + " of " + context_.name() + " names " +
                     (memory == nullptr ? "memory that its process does not share"
-                                       : "a buffer that is not within the memory it is said to be in"));
+                                       : "a buffer that is not within the memory that the call names"));
   return false;
 }
 

@@ -67,8 +67,8 @@ void EngineGroup::give_up_waiting() {
     peer.left = true;
     if (!has_local_ranks()) continue;  // there is nobody to inform
     fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
-         about(node) + " is gone: " + peer.away_why.message() +
-             ", and nothing was heard of its daemon within " + std::to_string(peer.restart_ms) + " ms");
+         about(node) + " is gone: " + peer.away_why.message() + ", and its daemon sent no message within " +
+             std::to_string(peer.restart_ms) + " ms");
   }
 }
 

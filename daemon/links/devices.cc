@@ -27,10 +27,10 @@ Status Devices::open(const std::vector<BackendNic>& nics) {
 Status Devices::open_nic(const BackendNic& nic) {
   const auto& [backend, info] = nic;
   // tcp names the NIC in its messages; of other backends it is added.
-  const auto wrong = [&, name = backend](const Status& why) {
-    return Status(why.code(), name == kTcp
-                                  ? why.message()
-                                  : "backend " + name + " on " + name_of(info) + ": " + why.message());
+  const auto wrong = [&nic](const Status& why) {
+    return Status(why.code(), nic.backend == kTcp ? why.message()
+                                                  : "backend " + nic.backend + " on " + name_of(nic.info) +
+                                                        ": " + why.message());
   };
   // 1. The backend, which is made with its first NIC.
   auto open = std::find_if(backends_.begin(), backends_.end(),

@@ -130,10 +130,10 @@ void Dialer::ask(PeerLink& peer) {
     const PeerHello own{Purpose::kNoRail, settings_.node, settings_.node_name,
                         settings_.index,  peer.id.number, 0,
                         peer.group_class};
-    const auto keep = [&] {
+    const auto keep = [&, through = device] {
       links_.enter(
           connection.value(),
-          {&peer, device,
+          {&peer, through,
            std::make_unique<Greeting>(Greeting{Handshake(Handshake::Role::kDialer, own, settings_.trust),
                                                Deadline::after_ms(kAskEveryMs), peer.id.node}),
            LinkTable::Rail::Origin::kAsking});

@@ -234,14 +234,15 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
 }
 
 void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
-  for (auto& [key, pending] : groups_) {
+  for (auto& group : groups_) {
+    auto& pending = group.second;
     if (pending.made) continue;  // the engine finds out when the rank is attached
     std::erase_if(pending.joins, [&](const auto& entry) {
       if (entry.second.session != session) return false;
       const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
                                " while the group was made";
       if (pending.channel != 0)
-        channels_.send(pending.channel, Cancel{key, Code::kRankLost, entry.first, text});
+        channels_.send(pending.channel, Cancel{group.first, Code::kRankLost, entry.first, text});
       return true;
     });
   }

@@ -127,7 +127,8 @@ Status Handshake::check(std::span<const std::byte> proof) const {
   }
   std::memcpy(signature.data(), proof.data() + mac.value().size(), signature.size());
   if (!is_signed_by(peer_.key, text, signature))
-    return {Code::kConfig, "node " + peer_.name + " does not have the node key that it tells"};
+    return {Code::kConfig,
+            "node " + peer_.name + " does not have the private half of the node key that it sent"};
   return trust_->check(peer_.name, peer_.key, peer_.lasting);
 }
 
@@ -168,7 +169,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     const auto id = node_id_of(peer_.key, peer_.start);
     if (!id.is_ok()) return id.status();
     if (peer_.node != id.value())
-      return Status(Code::kInvalidArgument, "node " + peer_.name + " tells a node id that is not its own");
+      return Status(Code::kInvalidArgument, "node " + peer_.name + " sent a node id that is not its own");
     peer_bytes_.assign(message.begin(), message.end());
     if (role_ == Role::kAcceptor) answer.push_back(own_bytes_);
     const auto ours = proof();

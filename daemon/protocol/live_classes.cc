@@ -77,7 +77,7 @@ Result<Config> with_live_class(const Config& now, const Config& configured, cons
   if (!std::all_of(settings.begin(), settings.end(),
                    [&](const auto& s) { return s.first.starts_with(prefix); })) {
     return Status(Code::kInvalidArgument,
-                  "what another node says of class " + group_class + " names other keys");
+                  "another node sent settings of class " + group_class + " with keys outside of it");
   }
   HDT_RETURN_IF_ERROR(override_config(config, settings, "hdtctl class set on another node"));
   return config;

@@ -70,7 +70,9 @@ void Session::read() {
   try {
     read_on();
   } catch (const std::bad_alloc&) {
-    if (*alive) mark_lost({Code::kSystem, "process " + own_process() + " has no memory to hear its daemon"});
+    if (*alive)
+      mark_lost(
+          {Code::kSystem, "process " + own_process() + " has no memory to receive its daemon's messages"});
   }
 }
 

@@ -319,7 +319,7 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
     }
   }
   if (!job.size)
-    return Status(Code::kConfig, job.source + " is set, but nothing says how many ranks the job has");
+    return Status(Code::kConfig, job.source + " is set, but the number of ranks of the job is not");
   options.ranks = static_cast<uint32_t>(*job.size);
   options.rank = static_cast<uint32_t>(job.rank);
   auto made = join(std::move(session), options, meeting);

@@ -1,5 +1,5 @@
-// communicator.cc: making, waiting, failing and leaving. See communicator.h for who does the work and
-// for the order of locks.
+// communicator.cc: making, waiting and failing; communicator_end.cc has the ways to leave. See
+// communicator.h for who does the work and for the order of locks.
 //
 // A failure has one home, the group's shared memory. In a group of one node the rank that finds it
 // writes it there. In a group of several nodes the daemon does, since it has to send it to the other
@@ -312,7 +312,7 @@ void Communicator::check_deadlines() {
     answer_until_ = Deadline::after_ms(kSearchMs);
     (void)session_->notify(Kind::kDeadline, {joined_.handle, Code::kTimeout, -1, what});
   } else if (answer_until_.expired()) {
-    fail(Code::kTimeout, -1, what + "; the daemon does not say why");
+    fail(Code::kTimeout, -1, what + "; the daemon gave no reason");
   }
 }
 
@@ -414,107 +414,6 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   // Operations of others may be left for which nobody waits any more.
   if (needs_progress()) ProgressThread::instance().wake(shared_from_this());
   return operation.done() ? operation.status() : result;
-}
-
-// 1. The deterministic calls, which use their own group, come to their end.
-// 2. From here on nothing can be submitted.
-// 3. Wait until nothing is pending: every operation ends by itself or at its deadline.
-// 4. Mark the departure where the other ranks of the node see it.
-// 5. Hand over to the daemon what this rank has sent to other nodes and is not carried yet.
-// 6. Leave the group at the daemon.
-void Communicator::leave() {
-  if (deterministic_ != nullptr) deterministic_->finish();
-  {
-    const std::lock_guard lock(mutex_);
-    if (left_) return;
-    left_ = true;
-  }
-  // This thread counts as a waiter, so the progress thread does not work on a communicator that goes
-  // away.
-  waiters_.fetch_add(1, std::memory_order_acq_rel);
-  while (pending_.load(std::memory_order_acquire)) {
-    const Sleeper sleeper(rank_state().doorbell);
-    const bool any = [this] {
-      const std::lock_guard lock(mutex_);
-      return progress_locked();
-    }();
-    if (!any && pending_.load(std::memory_order_acquire)) sleeper.sleep(next_deadline());
-  }
-  waiters_.fetch_sub(1, std::memory_order_acq_rel);
-  // Ranks of this node may see at once that this one has departed, unless the daemon is still to pass on
-  // a failure that this rank has reported: ranks would take the departure for the cause. The daemon
-  // reads that notice before the one of step 6, and then marks the departure itself.
-  if (!told_daemon_.load(std::memory_order_acquire)) {
-    rank_state().left.store(1, std::memory_order_release);
-    access_.ring_peers();
-  }
-  // An embedded daemon may have just ended. Its successor gets the group's memory from the ranks that
-  // are members, so this one stays a member until there is a daemon.
-  if (!access_.one_node() && session_->daemon().host_pid != 0 && !access_.segment.failed())
-    session_->await_daemon();
-  // From here on this rank is no member: a daemon that is started again finds in the group's memory that
-  // it has departed.
-  session_->unwatch(watch_);
-  // Memory that was shared in this group is no longer shared with the seat's end.
-  Allocations::instance().forget_group(session_, joined_.handle);
-  (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
-}
-
-// The message names this rank, as the others read it.
-Status Communicator::give_up(const Status& why) {
-  const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
-  // The ring of deterministic calls first, as in abort().
-  if (deterministic_ != nullptr) deterministic_->fail(told);
-  fail(told.code(), static_cast<int32_t>(options_.rank), told.message());
-  return told;
-}
-
-// 1. Fail the group. Without memory for its text the failure is written here, with a text that needs none.
-// 2. End the operations, without another look at their buffers: what the call had made for them, such as
-//    a multiplied contribution, may be gone. After this nothing can be submitted.
-// 3. Wait until the failure is there.
-Status Communicator::abandon(const Status& why) noexcept {
-  const Status brief(why.code(), "no memory");  // fits a string without an allocation
-  Status told = brief;
-  const auto unless_out_of_memory = [](const auto& body) {
-    try {
-      body();
-      return true;
-    } catch (const std::exception&) {
-      return false;
-    }
-  };
-  if (!unless_out_of_memory([&] { told = give_up(why); }))
-    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
-  if (deterministic_ != nullptr) deterministic_->drain();
-  {
-    const std::lock_guard lock(mutex_);
-    abandoned_ = true;
-    const auto end_with = [this](const Status& status) {
-      collectives_->fail_all(status);
-      rings_.fail_all(status);
-    };
-    if (!unless_out_of_memory([&] { end_with(told); })) end_with(brief);
-    pending_.store(false, std::memory_order_release);
-  }
-  rank_state().doorbell.ring();
-  const Deadline silent = Deadline::after_ms(kSearchMs);
-  while (!access_.segment.failed() && !silent.expired()) {
-    const Sleeper sleeper(rank_state().doorbell);
-    if (!access_.segment.failed()) sleeper.sleep(silent);
-  }
-  if (!access_.segment.failed())
-    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
-  return told;
-}
-
-Status Communicator::abort() {
-  // The ring first: a rank that saw this group fail before would leave the ring, and would be
-  // taken for lost there.
-  if (deterministic_ != nullptr) deterministic_->abort();
-  fail(Code::kAborted, static_cast<int32_t>(options_.rank),
-       "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");
-  return Status::ok();
 }
 
 }  // namespace hdt::client

@@ -97,7 +97,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status give_up(const Status& why);
   // For a call that returns by an exception: fails the group with `why`, and ends every operation of this
   // rank. When it returns, nobody uses their buffers any more. The group's failure reaches this node
-  // through its daemon, which may be at work on them until then; a daemon that is silent for kSearchMs is
+  // through its daemon, which may be at work on them until then; a daemon that is silent for kSilentMs is
   // not waited for any longer. Returns what the others are sent. Throws nothing.
   Status abandon(const Status& why) noexcept;
   // Fails the group with a reason that names this rank already.
@@ -155,8 +155,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   JoinedGroup joined_;
   CommunicatorOptions options_;
   NodeAccess access_;
-  // Guards the queues, answer_until_, left_ and abandoned_. Held while this rank's part of an operation is done:
-  // copying and reducing happen under it.
+  // Guards the queues, answer_until_, left_ and abandoned_. Held while this rank's part of an operation is
+  // done: copying and reducing happen under it.
   mutable std::mutex mutex_;
   std::unique_ptr<CallQueue> collectives_;
   // The same object as collectives_ in a group of one node; null in a group of several.

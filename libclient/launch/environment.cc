@@ -194,7 +194,7 @@ class Detector {
     } else if (job.rendezvous.kind == Rendezvous::Kind::kNone) {
       return fail("HDT_RENDEZVOUS",
                   fmt::format("expected host:port of rank 0, since {} makes this one of {} ranks and "
-                              "no launcher says where they meet, but it is not set",
+                              "no launcher sets where they meet, but it is not set",
                               job.source, job.size.value_or(0)));
     }
     return Status::ok();

@@ -1,4 +1,5 @@
-# Start of a job: launchers' variables and PMIx. Only the header of PMIx is needed; the library is loaded at run time.
+# Start of a job: launchers' variables and PMIx. Only the header of PMIx is needed; the library is loaded at
+# run time.
 if(NOT PMIX_INCLUDE_DIR)
   message(FATAL_ERROR "pmix.h was not found (Debian: libpmix-dev)")
 endif()

@@ -1,14 +1,14 @@
 """failed_tests.py: says what failed in JUnit files written by ctest: python3 failed_tests.py FILE...
 
-One block a failed test: the lines around the first assertions that did not hold, or the end of what it printed when
-none is recognised. Short, because it ends a log of which often only the end is kept."""
+One block a failed test: the lines around the first assertions that did not hold, or the end of what it
+printed when none is recognised. Short, because it ends a log of which often only the end is kept."""
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-ASSERTION = re.compile(r": Failure$|^(FAIL|ERROR): |^\w*(Error|Exception): |ERROR: \w+Sanitizer|WARNING: ThreadSanitizer"
-                       r"|runtime error: ")
+ASSERTION = re.compile(r": Failure$|^(FAIL|ERROR): |^\w*(Error|Exception): "
+                       r"|ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 LINES_AFTER = 7
 LINES_IN_ALL = 32
 

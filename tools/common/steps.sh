@@ -1,10 +1,11 @@
-# steps.sh: sourced by setup, quickstart and check: one line a step with the time it took, the reason when one fails.
-# Output of a step goes to a log file, of which the end is shown on failure.
+# steps.sh: sourced by setup, quickstart and check: one line a step with the time it took, the reason when one
+# fails. Output of a step goes to a log file, of which the end is shown on failure.
 
 steps_logs=
 step_pid=
 
-# How many processors there are to use. nproc alone takes OMP_NUM_THREADS for it, which is how many threads a rank is to have.
+# How many processors there are to use. nproc alone takes OMP_NUM_THREADS for it, which is how many threads a
+# rank is to have.
 processors() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
 # A directory for logs, made on first use and kept: build/logs/<program>.
@@ -28,8 +29,8 @@ try_step() {
   steps_log_directory
   log=$steps_logs/$(printf '%s' "$what" | tr -cs 'A-Za-z0-9' '-' | sed 's/-*$//').log
   start=$SECONDS
-  # In the background, so that a signal to this script is handled at once, and in a process group of its own, so that
-  # steps_end reaches all of it.
+  # In the background, so that a signal to this script is handled at once, and in a process group of its own,
+  # so that steps_end reaches all of it.
   set -m
   "$@" >"$log" 2>&1 </dev/null &
   step_pid=$!

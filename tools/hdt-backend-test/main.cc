@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return complain(std::string(error.what()) + " (hdt-backend-test --help tells more)");
+    return complain(std::string(error.what()) + " (see hdt-backend-test --help)");
   }
   // The remaining words are GoogleTest's flags. GoogleTest does not see "--help", since its text would
   // hide ours.

@@ -44,7 +44,7 @@ constexpr const char* kPredictExamples =
 constexpr const char* kSearchExamples =
     "Examples:\n"
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256 > plan.toml\n"
-    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --most-replicas 2 --output plan.toml\n"
+    "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --max-replicas 2 --output plan.toml\n"
     "  hdt-plan search c.toml m.toml -p p.toml --global-batch-size 256 --schedule any --recompute";
 
 constexpr const char* kValidateExamples =
@@ -91,7 +91,7 @@ void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::stri
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Predicts what a training step of a plan takes on a mixed cluster, searches the plan that takes least, "
+      "Predicts what a training step of a plan takes on a mixed cluster, searches the fastest plan, "
       "and shows "
       "how far off the predictions are.");
   app.footer(kExamples);
@@ -124,15 +124,16 @@ int main(int argc, char** argv) {
   predict_app->add_option("--trace", predict.trace, "write a trace for ui.perfetto.dev")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
-  predict_app->add_option("--svg", predict.svg, "write a picture of the pipeline")
+  predict_app
+      ->add_option("--svg", predict.svg,
+                   "draw the pipeline there (by gnuplot), with the data in FILE.gnuplot")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
   predict_app->add_flag("--json", predict.json, "print JSON");
   predict_app->callback([&] { run = [&] { return hdt::tools::predict_command(predict); }; });
 
   hdt::tools::SearchCommandOptions search;
-  CLI::App* search_app =
-      app.add_subcommand("search", "the plan with the least predicted step that fits memory");
+  CLI::App* search_app = app.add_subcommand("search", "the fastest plan, as predicted, that fits memory");
   search_app->footer(kSearchExamples);
   search_app->add_option("cluster", search.inputs.cluster, "the machines")->type_name("CLUSTER")->required();
   search_app->add_option("model", search.inputs.model, "the model")->type_name("MODEL")->required();
@@ -140,12 +141,12 @@ int main(int argc, char** argv) {
   search_app->add_option("--global-batch-size", search.global_batch_size, "samples of a step")
       ->check(hdt::tools::whole(1, std::numeric_limits<int>::max()))
       ->required();
-  search_app->add_option("--most-replicas", search.most_replicas, "copies of the model")
+  search_app->add_option("--max-replicas", search.most_replicas, "maximum number of copies of the model")
       ->check(hdt::tools::whole(1, 1'000'000))
       ->capture_default_str();
   search_app
-      ->add_option("--most-predictions", search.most_predictions,
-                   "plans to play before the best so far is taken")
+      ->add_option("--max-predictions", search.most_predictions,
+                   "maximum number of plans to play; then the best so far is taken")
       ->check(hdt::tools::whole(1, 1'000'000'000))
       ->capture_default_str();
   search_app->add_flag(
@@ -200,9 +201,12 @@ int main(int argc, char** argv) {
           "of own runs (with -p, -c and -m)")
       ->type_name("PATH")
       ->required();
-  validate_app->add_option("-p,--profile", validate.inputs.profile, "of own runs")->type_name("FILE");
-  validate_app->add_option("-c,--cluster", validate.inputs.cluster, "of own runs")->type_name("FILE");
-  validate_app->add_option("-m,--model", validate.inputs.model, "of own runs")->type_name("FILE");
+  validate_app->add_option("-p,--profile", validate.inputs.profile, "profile of the file of own runs")
+      ->type_name("FILE");
+  validate_app->add_option("-c,--cluster", validate.inputs.cluster, "cluster of the file of own runs")
+      ->type_name("FILE");
+  validate_app->add_option("-m,--model", validate.inputs.model, "model of the file of own runs")
+      ->type_name("FILE");
   validate_app
       ->add_option("--calibrations", validate.calibrations,
                    "write what was learnt from each set to DIR/SET.toml, for --calibration")
@@ -226,9 +230,10 @@ int main(int argc, char** argv) {
       ->check(seconds);
   simulate_app->add_option("--plan", simulate.plan, "the plan whose step is predicted (with -p and -m)")
       ->type_name("FILE");
-  simulate_app->add_option("-p,--profile", simulate.inputs.profile, "of the plan")->type_name("FILE");
-  simulate_app->add_option("-m,--model", simulate.inputs.model, "of the plan")->type_name("FILE");
-  simulate_app->add_option("--calibration", simulate.inputs.calibration, "of the plan")->type_name("FILE");
+  simulate_app->add_option("-p,--profile", simulate.inputs.profile, "profile of the plan")->type_name("FILE");
+  simulate_app->add_option("-m,--model", simulate.inputs.model, "model of the plan")->type_name("FILE");
+  simulate_app->add_option("--calibration", simulate.inputs.calibration, "calibration of the plan")
+      ->type_name("FILE");
   simulate_app
       ->add_option("--checkpoint-interval", simulate.checkpoint_interval,
                    "seconds of training between checkpoints (default: the best)")

@@ -8,6 +8,7 @@
 
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
+#include "training/data/plot.h"
 #include "training/plan/output/pictures.h"
 
 namespace hdt::tools {
@@ -79,7 +80,11 @@ Status predict_command(const PredictOptions& options) {
   const plan::Plan& plan = played.value().plan;
   const plan::Prediction& prediction = played.value().prediction;
   HDT_RETURN_IF_ERROR(write_output("--trace", options.trace, plan::perfetto_trace(plan, prediction)));
-  HDT_RETURN_IF_ERROR(write_output("--svg", options.svg, plan::pipeline_svg(plan, prediction)));
+  if (!options.svg.empty()) {
+    const auto drawn = training::write_plot(options.svg, plan::pipeline_script(plan, prediction));
+    if (!drawn.is_ok()) return Status(drawn.status().code(), "--svg: " + drawn.status().message());
+    if (!drawn.value().empty()) fmt::print(stderr, "hdt-plan: warning: {}\n", drawn.value());
+  }
   // By the residuals of the calibration that the prediction was made with.
   const auto interval = plan::step_interval(played.value().inputs.calibration, prediction.step_seconds);
   if (options.json)

@@ -154,7 +154,8 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
   app.add_option("--tensorboard-dir", flags.tensorboard_dir, "write TensorBoard events there, each step")
       ->type_name("DIR")
       ->check(path_name());
-  app.add_option("--loss-curve", flags.loss_curve, "draw the loss there at the end (SVG)")
+  app.add_option("--loss-curve", flags.loss_curve,
+                 "draw the loss there at the end (SVG, by gnuplot), with the data in FILE.gnuplot")
       ->type_name("FILE")
       ->check(path_name());
   app.add_option("--loss-log", flags.loss_log,

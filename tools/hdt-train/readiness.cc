@@ -19,7 +19,8 @@ Status all_ready(const Status& mine, hdtComm_t world) {
   if (!told.is_ok()) return told;
   if (unready == 0) return Status::ok();
   return {Code::kAborted,
-          fmt::format("nothing was begun, as rank {} is not ready; it says why", unready - 1)};
+          fmt::format("training did not begin, because rank {} is not ready; its own message has the reason",
+                      unready - 1)};
 }
 
 }  // namespace hdt::tools

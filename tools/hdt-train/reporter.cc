@@ -97,10 +97,14 @@ Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {
   // A run that has failed before its first step has no curve.
   if (!flags_.loss_curve.empty() && !curve_.points.empty()) {
     curve_.subtitle = subtitle;
-    curve_.reference = {unigram_entropy, "unigram entropy"};
-    const Result<size_t> drawn = training::write_loss_curve(curve_, flags_.loss_curve);
+    curve_.unigram_entropy = unigram_entropy;
+    const Result<std::string> drawn = training::write_loss_curve(curve_, flags_.loss_curve);
     if (!drawn.is_ok()) return Status(drawn.status().code(), "--loss-curve: " + drawn.status().message());
-    fmt::print("loss curve: {}\n", flags_.loss_curve);
+    if (drawn.value().empty()) {
+      fmt::print("loss curve: {}\n", flags_.loss_curve);
+    } else {
+      fmt::print(stderr, "hdt-train: warning: {}\n", drawn.value());
+    }
   }
   return Status::ok();
 }

@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help.
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "hdtcommd: %s (hdtcommd --help tells more)\n", error.what());
+    std::fprintf(stderr, "hdtcommd: %s (see hdtcommd --help)\n", error.what());
     return kWrongUsage;
   }
 

@@ -198,7 +198,7 @@ class Examination {
            fmt::format("{} MiB are left for shared memory; a small group takes {} MiB", free >> 20,
                        needed >> 20));
     } else {
-      not_tried("memory", "how much shared memory is left: the system does not tell");
+      not_tried("memory", "how much shared memory is left: the system does not report it");
     }
   }
 

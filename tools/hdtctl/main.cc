@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Asks the daemon of a node about itself.", "hdtctl"};
   app.footer(
       "Examples:\n"
-      "  hdtctl why                             why a job does not come forward: the first thing to ask\n"
+      "  hdtctl why                             why a job makes no progress: the first thing to ask\n"
       "  hdtctl status                          sessions, groups, peers and rails of this node\n"
       "  hdtctl --socket /tmp/a.sock status --json\n"
       "  hdtctl explain allreduce 64M --group dp\n"
@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   auto* backends =
       app.add_subcommand("backends", "Backends, the NICs they can be used on, and why others cannot be used");
   auto* why = app.add_subcommand(
-      "why", "Why groups do not come forward: the cause in a sentence, and what each rank does");
+      "why", "Why groups make no progress: the cause in a sentence, and what each rank does");
   std::string why_group;
   why->add_option("GROUP", why_group,
                   "A group's id, as status shows it, or a class; default all groups of the node");
@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
   set->footer(
       "Running groups move to other links without a pause. If any node cannot, nothing is changed. It lasts "
       "until the daemons\n"
-      "are started again; their files say what holds then. `algorithm` is for groups that are made "
+      "are started again; their files hold from then on. `algorithm` is for groups that are made "
       "afterwards.\n"
       "Examples:\n"
       "  hdtctl class set dp backends=tcp,rdma nics=eth1\n"
@@ -291,7 +291,7 @@ int main(int argc, char** argv) {
     if (!key_node.empty() && fresh->count("--output") == 0) throw CLI::RequiredError("--output");
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::fprintf(stderr, "hdtctl: %s (hdtctl --help tells more)\n", error.what());
+    std::fprintf(stderr, "hdtctl: %s (see hdtctl --help)\n", error.what());
     return kWrongUsage;
   }
   daemon.timeout_ms = seconds * 1'000;

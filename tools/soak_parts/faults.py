@@ -6,7 +6,8 @@ import threading
 import time
 
 # Actions of tools/testhosts that last until the NIC is put right.
-RAIL_FAULTS = {"nic-down": ["down"], "blackhole": ["blackhole"], "no-address": ["noaddress"], "nic-slow": ["rate"]}
+RAIL_FAULTS = {"nic-down": ["down"], "blackhole": ["blackhole"], "no-address": ["noaddress"],
+               "nic-slow": ["rate"]}
 MOMENTS = ["reset", "damage", "rank-stop", "daemon-stop", "rank-kill", "daemon-kill", "daemon-kill-shared",
            "handover"]
 KINDS = list(RAIL_FAULTS) + MOMENTS
@@ -146,7 +147,8 @@ class Faults:
         job.run()
         job.await_steps(STEPS_AFTER)
         self.report.over(fault, time.monotonic(), time.monotonic())
-        self.say(f"rank {number} of job {job.name} killed; its survivors {'shrank' if shrinks else 'made a new group'}")
+        self.say(f"rank {number} of job {job.name} killed; its survivors "
+                 f"{'shrank' if shrinks else 'made a new group'}")
 
     def _replace(self, kind, hosts, end):
         host = self.chance.choice(sorted(hosts))

@@ -1,4 +1,5 @@
-"""job.py: a job of ranks (hdt-soak-rank): started, told to work, to pause, and to go on without a rank that was killed."""
+"""job.py: a job of ranks (hdt-soak-rank): started, told to work, to pause, and to go on without a rank
+that was killed."""
 
 import os
 import queue
@@ -13,7 +14,8 @@ from soak_parts.patience import Patience
 LIMIT_S = 60
 LOOK_EVERY_S = 0.2
 STUCK_S = 40
-# What survivors are told: the rank was lost, or another survivor has given up a group that the lost rank was not in.
+# What survivors are told: the rank was lost, or another survivor has given up a group that the lost rank was
+# not in.
 RANK_LOST, ABORTED = 11, 13
 
 
@@ -28,8 +30,8 @@ class Rank:
         self.looked = (0, 0.0)  # steps, and when they were first seen
         self.replies = queue.Queue()
         self.errors = open(os.path.join(nodes.folder, f"{job}.errors"), "a+", encoding="utf-8")
-        self.process = nodes.on(host, os.path.join(nodes.bin, "hdt-soak-rank"), str(seed), stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=self.errors,
+        self.process = nodes.on(host, os.path.join(nodes.bin, "hdt-soak-rank"), str(seed),
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                 env=clean_environment(HDT_SOCKET=nodes.socket(host)))
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
@@ -38,7 +40,8 @@ class Rank:
         for line in self.process.stdout:
             verb, _, rest = line.strip().partition(" ")
             if verb == "step":
-                self.steps, self.operations, self.bytes, self.wrong = self.steps + 1, *map(int, rest.split()[1:])
+                self.steps += 1
+                self.operations, self.bytes, self.wrong = map(int, rest.split()[1:])
             elif verb == "pause":
                 name, begin, end, excess = rest.rsplit(" ", 3)
                 self.on_pause(self, name, int(begin) / 1e9, int(end) / 1e9, int(excess) / 1e9)
@@ -62,7 +65,8 @@ class Rank:
                 break
             except queue.Empty:
                 if patience.now() > limit_s:
-                    raise Failure(f"a rank of job {self.job} on h{self.host} does not answer within {limit_s} s") from None
+                    raise Failure(f"a rank of job {self.job} on h{self.host} does not answer within "
+                                  f"{limit_s} s") from None
         if line is None:
             raise Failure(f"a rank of job {self.job} on h{self.host} has ended: {self.last_error()}")
         return line
@@ -70,7 +74,7 @@ class Rank:
     def last_error(self):
         self.errors.seek(0)
         lines = self.errors.read().splitlines()
-        return f"code {self.process.poll()}; {lines[-1] if lines else 'it said nothing'}"
+        return f"code {self.process.poll()}; {lines[-1] if lines else 'it printed nothing'}"
 
     def end(self):
         if self.process.poll() is None:
@@ -82,7 +86,8 @@ class Rank:
 
 class Job:
     def __init__(self, nodes, name, placement, seed, on_pause):
-        self.nodes, self.name, self.placement, self.seed, self.on_pause = nodes, name, placement, seed, on_pause
+        self.nodes, self.name, self.placement = nodes, name, placement
+        self.seed, self.on_pause = seed, on_pause
         self.ranks = [self._new(host) for host in placement]
         self.past = []  # ranks that are no more
         self.next_step = 0
@@ -92,8 +97,10 @@ class Job:
         return Rank(self.nodes, self.name, host, self.seed, self.on_pause)
 
     def _ask_all(self, command, expected, codes=()):
-        """Tells all ranks; what they answer to it, which must begin with `expected`, or with "failed" with one of the codes."""
-        for rank, line in zip(self.ranks, command if isinstance(command, list) else [command] * len(self.ranks)):
+        """Tells all ranks; what they answer to it, which must begin with `expected`, or with "failed" with
+        one of the codes."""
+        for rank, line in zip(self.ranks,
+                              command if isinstance(command, list) else [command] * len(self.ranks)):
             rank.say(line)
         return [self._expect(rank, expected, codes) for rank in self.ranks]
 
@@ -102,13 +109,15 @@ class Job:
         words = line.split()
         if words[0] == expected or (words[0] == "failed" and int(words[2]) in codes):
             return line
-        raise Failure(f"job {self.name}, a rank on h{rank.host}: expected '{expected}', and it says: {line}")
+        raise Failure(f"job {self.name}, a rank on h{rank.host}: expected '{expected}', and it answered: "
+                      f"{line}")
 
     def form(self):
         """A new group over all ranks."""
         self.ranks[0].say("id")
         name = self._expect(self.ranks[0], "id").split()[1]
-        self._ask_all([f"join {len(self.ranks)} {number} {name}" for number in range(len(self.ranks))], "joined")
+        self._ask_all([f"join {len(self.ranks)} {number} {name}" for number in range(len(self.ranks))],
+                      "joined")
 
     def run(self):
         for rank in self.ranks:
@@ -123,14 +132,17 @@ class Job:
         self.next_step = steps.pop() + 1
 
     def check(self):
-        """Fails if an operation has: while nobody is killed or told to pause there is nothing to say but steps."""
+        """Fails if an operation has: while nobody is killed or told to pause there is nothing to say but
+        steps."""
         now = self.patience.now()
         for rank in self.ranks:
             if not rank.replies.empty():
                 line = rank.replies.get()
-                raise Failure(f"job {self.name}, a rank on h{rank.host}: {line or 'it has ended: ' + rank.last_error()}")
+                raise Failure(f"job {self.name}, a rank on h{rank.host}: "
+                              f"{line or 'it has ended: ' + rank.last_error()}")
             if rank.wrong:
-                raise Failure(f"job {self.name}, a rank on h{rank.host}: {rank.wrong} results differ from what they must be")
+                raise Failure(f"job {self.name}, a rank on h{rank.host}: {rank.wrong} results differ from "
+                              f"what they must be")
             if rank.looked[0] != rank.steps:
                 rank.looked = (rank.steps, now)
             elif now - rank.looked[1] > STUCK_S:
@@ -177,8 +189,10 @@ class Job:
 
     def totals(self):
         everyone = self.ranks + self.past
-        return {"operations": sum(rank.operations for rank in everyone), "bytes": sum(rank.bytes for rank in everyone),
-                "mismatches": sum(rank.wrong for rank in everyone), "steps": max(rank.steps for rank in everyone)}
+        return {"operations": sum(rank.operations for rank in everyone),
+                "bytes": sum(rank.bytes for rank in everyone),
+                "mismatches": sum(rank.wrong for rank in everyone),
+                "steps": max(rank.steps for rank in everyone)}
 
     def end(self):
         for rank in self.ranks:

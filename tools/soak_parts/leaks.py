@@ -1,5 +1,6 @@
-"""leaks.py: jobs that end in every way, one after the other, over daemons that are never started again. What these use in the end is
-no more than after the first jobs: descriptors, ports, threads, shared memory, memory, as hdtctl status counts them.
+"""leaks.py: jobs that end in every way, one after the other, over daemons that are never started again. What
+these use in the end is no more than after the first jobs: descriptors, ports, threads, shared memory, memory,
+as hdtctl status counts them.
 """
 
 import signal
@@ -14,9 +15,11 @@ HOSTS = 2
 # Of a group of all, which is split by node, across nodes, and once more as a whole: all, 2, 2, 1.
 GROUPS_A_FORM = 6
 ENDINGS = ("finalize", "exit", "kill", "stop-kill", "shrink")
-# By then every ending has been there twice, and what a daemon keeps of what is over is full: records of 64 ranks.
+# By then every ending has been there twice, and what a daemon keeps of what is over is full: records of 64
+# ranks.
 WARM_JOBS = 10
-EXACT = ("descriptors", "ports_listening", "ports_connected", "threads", "shared_memories", "shared_bytes", "sessions", "groups")
+EXACT = ("descriptors", "ports_listening", "ports_connected", "threads", "shared_memories", "shared_bytes",
+         "sessions", "groups")
 # Memory that was freed is not given back to the last page.
 MEMORY_PART = 0.02
 MEMORY_BYTES = 2 << 20
@@ -83,7 +86,8 @@ class Leaks:
         return [self.nodes.control(host, "status")["daemon"] for host in range(HOSTS)]
 
     def settled(self):
-        """What is used when it no longer falls: ends are heard of at once, but some things are kept for latecomers."""
+        """What is used when it no longer falls: ends are heard of at once, but some things are kept for
+        latecomers."""
         least, still = self.use(), 0
         deadline = time.monotonic() + SETTLED_S
         while still < STILL and time.monotonic() < deadline:
@@ -102,7 +106,8 @@ class Leaks:
         use = self.use()
         self.samples.append({"groups": self.groups, "jobs": self.jobs, "use": use})
         self.say(f"{self.groups} groups, {self.jobs} jobs; "
-                 + "; ".join(f"h{host}: {one['memory_bytes'] / 2**20:.1f} MiB, {one['descriptors']} descriptors"
+                 + "; ".join(f"h{host}: {one['memory_bytes'] / 2**20:.1f} MiB, {one['descriptors']} "
+                             f"descriptors"
                              for host, one in enumerate(use)))
 
     def run(self):
@@ -145,7 +150,9 @@ def soak_for_leaks(options, nodes):
     except (Failure, RuntimeError, subprocess.SubprocessError) as error:
         failure = str(error)
         print(nodes.diagnosis(), flush=True)
-    reports.write(options.report, {"seed": options.seed, "groups": run.groups, "jobs": run.jobs, "failure": failure,
+    reports.write(options.report,
+                  {"seed": options.seed, "groups": run.groups, "jobs": run.jobs, "failure": failure,
                                    "first": first, "last": last, "samples": run.samples})
-    print(f"soak: {failure}" if failure else f"{run.groups} groups, {run.jobs} jobs: nothing has stayed behind", flush=True)
+    print(f"soak: {failure}" if failure else f"{run.groups} groups, {run.jobs} jobs: nothing has stayed "
+                                             f"behind", flush=True)
     return 1 if failure else 0

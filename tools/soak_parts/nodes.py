@@ -1,4 +1,5 @@
-"""nodes.py: the hosts of a soak and their daemons, which can be killed and started again, and whose bytes can be damaged."""
+"""nodes.py: the hosts of a soak and their daemons, which can be killed and started again, and whose bytes
+can be damaged."""
 
 import json
 import mmap
@@ -33,7 +34,8 @@ class Nodes(Hosts):
         return os.path.exists(self.damage_library)
 
     def environment(self, host):
-        more = {"LD_PRELOAD": self.damage_library, "HDT_SOAK_DAMAGE": self._damage_file(host)} if self.can_damage() else {}
+        more = {"LD_PRELOAD": self.damage_library,
+                "HDT_SOAK_DAMAGE": self._damage_file(host)} if self.can_damage() else {}
         return clean_environment(**more)
 
     def damage_reads(self, host, count, limit_s):
@@ -68,8 +70,10 @@ class Nodes(Hosts):
 
     def rails_down(self):
         """Rails that do not work, in words."""
-        return [f"h{host} to {peer['node']} (class {peer['class']}): {rail['local']} on {rail['nic']}, {rail['state']}: {rail['last_error']}"
-                for host in range(self.count) for peer in self.control(host, "status")["peers"] for rail in peer["rails"]
+        return [f"h{host} to {peer['node']} (class {peer['class']}): {rail['local']} on {rail['nic']}, "
+                f"{rail['state']}: {rail['last_error']}"
+                for host in range(self.count) for peer in self.control(host, "status")["peers"]
+                for rail in peer["rails"]
                 if rail["state"] != "up"]
 
     def groups_left(self):
@@ -97,7 +101,8 @@ class Nodes(Hosts):
         for host in range(self.count):
             told.append(f"--- h{host}: hdtctl why")
             try:
-                done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), "why"],
+                done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host),
+                                       "why"],
                                       capture_output=True, text=True, timeout=LIMIT_S, check=False)
                 told.append((done.stdout + done.stderr).strip())
             except subprocess.TimeoutExpired:
@@ -105,6 +110,7 @@ class Nodes(Hosts):
             told.append(f"--- h{host}: links with something to send")
             told += self.waiting_links(host)
             code = self.daemons[host].poll() if host < len(self.daemons) else None
-            told.append(f"--- h{host}: daemon {'runs' if code is None else f'has ended with {code}'}; last lines of its log")
+            told.append(f"--- h{host}: daemon {'runs' if code is None else f'has ended with {code}'}; last "
+                        f"lines of its log")
             told += self.read_log(host).splitlines()[-LOG_LINES:]
         return "\n".join(told)

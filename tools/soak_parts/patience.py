@@ -1,5 +1,6 @@
-"""patience.py: time as it passes for who looks at it often: a moment in which the whole machine stood still counts for little. So a
-soak does not take for stuck what could not run, no more than its own process could."""
+"""patience.py: time as it passes for who looks at it often: a moment in which the whole machine stood still
+counts for little. So a soak does not take for stuck what could not run, no more than its own process
+could."""
 
 import time
 

@@ -25,7 +25,8 @@ class Report:
             return len(self.faults) - 1
 
     def over(self, fault, now, counts_from=None):
-        """`counts_from`: what waits for a rank or a daemon that is stopped or gone waits rightly until this moment."""
+        """`counts_from`: what waits for a rank or a daemon that is stopped or gone waits rightly until
+        this moment."""
         with self.lock:
             self.faults[fault][3] = now
             if counts_from is not None:
@@ -41,7 +42,8 @@ class Report:
             for place in range(len(self.faults) - 1, max(-1, len(self.faults) - 20), -1):
                 _, fault_begin, counts_from, fault_end = self.faults[place]
                 if fault_begin < end and (fault_end is None or begin < fault_end + AFTER_S):
-                    # Where waiting until a moment is right, only what is waited longer counts; it is not known before the end.
+                    # Where waiting until a moment is right, only what is waited longer counts; it is not
+                    # known before the end.
                     pause = (end - excess, end)
                     self.longest.setdefault(place, []).append(pause)
                     return
@@ -69,10 +71,12 @@ class Report:
 
 
 def table(result):
-    lines = [f"{'fault':<17} {'times':>6} {'pause ms, median':>17} {'longest':>8} {'working again ms, longest':>26}"]
+    lines = [f"{'fault':<17} {'times':>6} {'pause ms, median':>17} {'longest':>8} "
+             f"{'working again ms, longest':>26}"]
     for kind, row in result["faults"].items():
         again = row.get("longest_recovery_ms", "")
-        lines.append(f"{kind:<17} {row['faults']:>6} {row['median_pause_ms']:>17} {row['longest_pause_ms']:>8} {again:>26}")
+        lines.append(f"{kind:<17} {row['faults']:>6} {row['median_pause_ms']:>17} "
+                     f"{row['longest_pause_ms']:>8} {again:>26}")
     lines.append(f"{NOISE:<17} {'':>6} {'':>17} {result['longest_pause_without_a_fault_ms']:>8}")
     lines.append(f"{result['operations']} operations, {result['bytes'] / 1e9:.2f} GB, "
                  f"{sum(row['faults'] for row in result['faults'].values())} faults, "

@@ -1,9 +1,7 @@
-// loss_curve.h: draws a loss curve as a self-contained SVG: no scripts, no fonts, nothing that is loaded.
+// loss_curve.h: the loss of each step as a picture.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,32 +15,16 @@ struct LossPoint {
   double loss = 0;
 };
 
-// A horizontal line to compare with, such as the unigram entropy.
-struct ReferenceLine {
-  double value = 0;
-  std::string label;
-};
-
-// What to draw. Texts may hold any bytes; they are escaped.
+// What to draw. Texts may hold any UTF-8.
 struct LossCurve {
-  std::string title = "Training loss";
-  std::string subtitle;  // model, data, layout: what tells this run from another
-  std::string x_label = "step";
-  std::string y_label = "loss (nats per token)";
-  std::vector<LossPoint> points;           // by ascending step
-  std::optional<ReferenceLine> reference;  // not drawn if its value is not finite
+  std::string subtitle;           // model, data, layout: what tells this run from another
+  std::vector<LossPoint> points;  // by ascending step
+  double unigram_entropy = 0;     // a line to compare with; not drawn if it is not finite
 };
 
-// The drawing as text.
-struct LossDrawing {
-  std::string svg;
-  size_t skipped = 0;  // points that are not finite: left out of the curve, and named in the drawing
-};
-
-// Draws. Any points are allowed, also none. Pure.
-LossDrawing draw_loss_curve(const LossCurve& curve);
-// Draws into a file, which is replaced as a whole, and returns how many points were skipped. kSystem:
-// the file cannot be written.
-Result<size_t> write_loss_curve(const LossCurve& curve, const std::string& path);
+// A script for gnuplot, with all points that are finite. The title counts the others.
+std::string loss_curve_script(const LossCurve& curve);
+// Writes PATH.gnuplot and draws it into `path`: see write_plot().
+Result<std::string> write_loss_curve(const LossCurve& curve, const std::string& path);
 
 }  // namespace hdt::training

@@ -113,7 +113,7 @@ int receive(End& end, int out, size_t writes, size_t connections) {
   Meeting meeting{};
   std::snprintf(meeting.address, sizeof meeting.address, "%s", address.value().c_str());
   meeting.key = end.key;
-  if (::write(out, &meeting, sizeof meeting) != sizeof meeting) die("cannot tell the address");
+  if (::write(out, &meeting, sizeof meeting) != sizeof meeting) die("cannot send the address");
   while (end.closed < connections) end.step();
   if (end.written != writes) die("writes are missing");
   for (size_t i = 0; i < end.memory.size(); ++i) {

@@ -351,7 +351,7 @@ void Link::State::give_up_greetings(int64_t now) {
   for (const auto& rail : rails) {
     if (rail->status().state != RailStatus::State::kGreeting || rail->given_up) continue;
     if (now >= rail->added_ns() + kHelloNs) {
-      give_up(*rail, {Code::kLink, "the peer's link says nothing on it"});
+      give_up(*rail, {Code::kLink, "no message of the peer's link came on it"});
     } else {
       hello_until_ns = std::min(hello_until_ns, rail->added_ns() + kHelloNs);
     }

@@ -68,7 +68,7 @@ Status OfiDataPath::open_endpoint(fid_domain* domain, fi_info* info) {
   if (error != 0 && error != -FI_ETOOSMALL) return from_fi_error("cannot open an endpoint", error);
   address_.resize(bytes);
   error = fi_getname(&endpoint_.get()->fid, address_.data(), &bytes);
-  if (error != 0) return from_fi_error("cannot tell an endpoint's address", error);
+  if (error != 0) return from_fi_error("cannot read an endpoint's address", error);
   address_.resize(bytes);
   inject_bytes_ = info->tx_attr->inject_size;
   // libfabric takes binary addresses by their number and not by their length, so it would read beyond the

@@ -185,7 +185,7 @@ void TaggedConnection::on_deadline() {
   if (phase_ == Phase::kConnecting || phase_ == Phase::kCalling)
     return fail({Code::kLink, "cannot connect: no answer" + within});
   if (phase_ == Phase::kGreeting)
-    return fail({Code::kLink, "cannot connect: the peer does not say where its endpoint is" + within});
+    return fail({Code::kLink, "cannot connect: the peer did not send its endpoint's address" + within});
   fail({Code::kLink, "cannot connect: the peer answers, but nothing comes through " +
                          device_.fabric->protocol() + within});
 }

@@ -128,7 +128,7 @@ Status Control::look(Input& input) {
 Status Control::look_at_message(Input& input) {
   if (wanted_ == 1) {
     if (!admitted_ && ++messages_ > kMaxStrangerMessages)
-      return {Code::kLink, "the peer talks, and does not say who it is"};
+      return {Code::kLink, "the peer sends messages, but not which daemon it is"};
     wanted_ = kMessageHead;
     return Status::ok();
   }

@@ -374,7 +374,7 @@ void TcpConnection::receive() {
 // The peer ends the connection in order. Before the keys are exchanged anybody on the way could send a
 // goodbye, so it counts as a failure.
 void TcpConnection::on_goodbye() {
-  if (!secured_) return fail("the peer said goodbye before the keys were exchanged");
+  if (!secured_) return fail("the peer ended the connection before the keys were exchanged");
   finish(Status::ok(), Status(Code::kLink, "the peer closed the connection"), false);
 }
 

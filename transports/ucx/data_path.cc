@@ -38,7 +38,7 @@ Status UcxDataPath::open_worker(ucp_context_h context) {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   if (const ucs_status_t status = ucp_worker_get_address(worker_, &address, &bytes); status != UCS_OK) {
-    return from_ucs("cannot tell a UCX worker's address", status);
+    return from_ucs("cannot read a UCX worker's address", status);
   }
   const auto* begin = reinterpret_cast<const std::byte*>(address);
   address_.assign(begin, begin + bytes);

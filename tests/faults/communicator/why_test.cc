@@ -1,4 +1,4 @@
-// why_test.cc: causes that keep a job from coming forward, made on purpose, and what hdtctl why says of each.
+// why_test.cc: causes that keep a job from making progress, made on purpose, and what hdtctl why reports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-"""adoption_test.py: memory that is handed over as that of a group of the daemon's predecessor: only what a daemon made is
-taken, and what its header says counts once."""
+"""adoption_test.py: memory that is handed over as that of a group of the daemon's predecessor: only what a
+daemon made is taken, and what its header says counts once."""
 
 import attackers
 from daemons import SECONDS, HostileTest, main

@@ -1,6 +1,7 @@
-"""all_at_once_test.py: all attacks of users of the node at the same time, each by a user of its own, on both daemons,
-beside a job of one node and one of two: these compute what they should, a job that begins meanwhile is made, root is
-answered, the daemons' memory is bounded. HDT_TEST_SECONDS=600 is the long run; the longest pause is printed."""
+"""all_at_once_test.py: all attacks of users of the node at the same time, each by a user of its own, on both
+daemons, beside a job of one node and one of two: these compute what they should, a job that begins meanwhile
+is made, root is answered, the daemons' memory is bounded. HDT_TEST_SECONDS=600 is the long run; the longest
+pause is printed."""
 
 import os
 import random
@@ -17,7 +18,8 @@ MIB = 1 << 20
 TURN_S = 3  # of an attack, before it begins again
 # Of a daemon, for the sessions, groups and answers of all attackers at their limits.
 MOST_MIB = 512 * SLACK
-FLOODS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+FLOODS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends",
+                                 "explain")
                if kind not in UNASKED)
 
 
@@ -45,15 +47,18 @@ class AllAtOnce(HostileTest):
         users = iter(range(FIRST_USER, FIRST_USER + 1000))
         begun = []
         for daemon in self.daemons:
-            attacks = [(attackers.nonsense,), (attackers.idle, 200), (attackers.idle, 200, True), (attackers.steal,),
-                       (many_sessions,), (attackers.unread,), (attackers.listeners,), *((attackers.flood, kind) for kind in FLOODS)]
+            attacks = [(attackers.nonsense,), (attackers.idle, 200), (attackers.idle, 200, True),
+                       (attackers.steal,),
+                       (many_sessions,), (attackers.unread,), (attackers.listeners,),
+                       *((attackers.flood, kind) for kind in FLOODS)]
             for attack, *arguments in attacks:
                 attacker = Attacker(again, attack, daemon.socket, SECONDS, *arguments, user=next(users))
                 self.addCleanup(attacker.kill)
                 begun.append((attack, attacker))
-        scribbler = subprocess.Popen([os.path.join(BUILD, "tests", "scribbler"), str(next(users)), str(SECONDS), str(SEED),
-                                      *(daemon.socket for daemon in self.daemons)],
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        scribbler = subprocess.Popen([os.path.join(BUILD, "tests", "scribbler"), str(next(users)),
+                                      str(SECONDS), str(SEED), *(daemon.socket for daemon in self.daemons)],
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL)
         self.addCleanup(scribbler.kill)
         newcomer = Job(self.daemons)
         self.addCleanup(newcomer.end)
@@ -76,7 +81,8 @@ class AllAtOnce(HostileTest):
             else:
                 attacker.result()
         self.assertEqual(scribbler.wait(SECONDS + 120), 0)
-        print(f"{questions} questions answered; the newcomer's job: {rounds} rounds, longest pause {longest} ms", flush=True)
+        print(f"{questions} questions answered; the newcomer's job: {rounds} rounds, longest pause "
+              f"{longest} ms", flush=True)
         jobs, self.jobs = self.jobs, []
         for job in jobs:
             rounds, longest = job.stop()

@@ -1,5 +1,5 @@
-"""another_users_job_test.py: another user of the node can guess the key of a job that meets at an address; he is no
-rank of the job by that."""
+"""another_users_job_test.py: another user of the node can guess the key of a job that meets at an address; he
+is no rank of the job by that."""
 
 import hashlib
 import os
@@ -21,8 +21,9 @@ def join(path, place, rank, timeout_ms):
     """(code, words, whether there was a segment)"""
     with Client(path) as client:
         client.socket.settimeout(60)
-        told = client.join(request=1, key=key_of(place), rendezvous=place, ranks=2, rank=rank, timeout_ms=timeout_ms,
-                           host=LISTEN if rank == 0 else 0, meeting=BY_ADDRESS, place=place)
+        told = client.join(request=1, key=key_of(place), rendezvous=place, ranks=2, rank=rank,
+                           timeout_ms=timeout_ms, host=LISTEN if rank == 0 else 0, meeting=BY_ADDRESS,
+                           place=place)
         if told["segment"] is not None:
             os.close(told["segment"])
         return told["code"], told["text"], told["segment"] is not None
@@ -38,7 +39,8 @@ class AnotherUsersJob(HostileTest):
         self.assertNotEqual(code, 0)
         self.assertFalse(has_segment)
         thief = self.begin(join, self.daemons[0].socket, self.place, 1, ALONE_MS)
-        ranks = [Attacker(join, self.daemons[0].socket, self.place, rank, GRACE_MS, user=NEIGHBOUR) for rank in (0, 1)]
+        ranks = [Attacker(join, self.daemons[0].socket, self.place, rank, GRACE_MS, user=NEIGHBOUR)
+                 for rank in (0, 1)]
         for rank in ranks:
             self.addCleanup(rank.kill)
         for rank in ranks:

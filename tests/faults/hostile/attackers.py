@@ -1,5 +1,6 @@
-"""attackers.py: attacks as functions attack(target, seconds), where the target is the path of a daemon's socket or the address of its
-control port. Each goes on for so long, or until it is shut out for good, and returns what it was told: a list of sentences."""
+"""attackers.py: attacks as functions attack(target, seconds), where the target is the path of a daemon's
+socket or the address of its control port. Each goes on for so long, or until it is shut out for good, and
+returns what it was told: a list of sentences."""
 
 import json
 import mmap
@@ -37,7 +38,8 @@ def nonsense(path, seconds):
                 client.socket.settimeout(0.05)
                 for _ in range(dice.randrange(1, 30)):
                     kind = dice.choice([*KINDS.values(), dice.randrange(256)])
-                    client.send(bytes([kind]) + dice.randbytes(dice.choice([0, 1, 4, 8, 12, 16, 60, 500, 60000])))
+                    client.send(bytes([kind]) +
+                                dice.randbytes(dice.choice([0, 1, 4, 8, 12, 16, 60, 500, 60000])))
                 while True:
                     close_all(client.receive()[2])
         except Refused as refused:
@@ -195,8 +197,8 @@ def flood(path, seconds, kind):
     """One kind of message as fast as it goes, and no answer is read."""
     messages = {"unshare": memory_request("Unshare", 0, 0, 12345),
                 "fail": notice("Fail", 999, 5, 0, "x" * 4000), "rendezvous": empty("Rendezvous"),
-                "status": empty("Status"), "trace": ask("trace"), "why": ask("why"), "backends": ask("backends"),
-                "explain": explain("none", "allreduce", "float32", 1 << 20)}
+                "status": empty("Status"), "trace": ask("trace"), "why": ask("why"),
+                "backends": ask("backends"), "explain": explain("none", "allreduce", "float32", 1 << 20)}
     sent = 0
     with Client(path) as client:
         client.socket.settimeout(0.05)
@@ -226,7 +228,8 @@ def not_adopted(client, handle):
 
 
 def forged_group(path, _):
-    """Memory of its own making, as that of a group of the daemon's predecessor; also a huge file with nothing in it."""
+    """Memory of its own making, as that of a group of the daemon's predecessor; also a huge file with
+    nothing in it."""
     told = set()
     with Client(path) as client:
         for handle, size in enumerate((1 << 20, 64 << 20, 1 << 40)):
@@ -258,7 +261,8 @@ def changing_group(path, seconds):
         def change():
             while not stop.is_set():
                 ranks = dice.choice([1, 1, 2, 128, 60000])
-                header = segment_header(ranks, 1, 0, min(ranks, 128), dice.randrange(1 << 64), key=dice.randbytes(32))
+                header = segment_header(ranks, 1, 0, min(ranks, 128), dice.randrange(1 << 64),
+                                        key=dice.randbytes(32))
                 for at in range(0, len(header), 8):
                     memory[at:at + 8] = header[at:at + 8]
                 memory[0:8] = struct.pack("<Q", dice.choice([1, SEGMENT_MAGIC]))
@@ -280,7 +284,8 @@ def changing_group(path, seconds):
 
 
 def ranks_that_are_none(path, _):
-    """Takes over a group of one rank, says in its memory then that it has 128 of them, and takes over those."""
+    """Takes over a group of one rank, says in its memory then that it has 128 of them, and takes over
+    those."""
     told = []
     with Client(path) as client:
         joined = own_group(client)
@@ -298,8 +303,9 @@ def ranks_that_are_none(path, _):
 
 
 def write_unasked(ports, seconds, seen):
-    """Writes over connections that are new and begin with it, where others were seen to write: {(region, offset, length)}.
-    How many were refused, and what was told; a connection that stays open raises TimeoutError."""
+    """Writes over connections that are new and begin with it, where others were seen to write: {(region,
+    offset, length)}. How many were refused, and what was told; a connection that stays open raises
+    TimeoutError."""
     refused, told, begin = 0, set(), path_test()
     writes = sorted(seen)
     for count in until(seconds):
@@ -318,8 +324,8 @@ def write_unasked(ports, seconds, seen):
 
 
 def half_open(ports, seconds, sources, each):
-    """Connections from each of the addresses `sources`, `each` to every port, that say nothing or begin a frame and say
-    no more; those that are closed are made again. How often that was."""
+    """Connections from each of the addresses `sources`, `each` to every port, that say nothing or begin a
+    frame and say no more; those that are closed are made again. How often that was."""
     wanted = [(source, port) for port in ports for source in sources for _ in range(each)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     held, again = {}, 0
@@ -352,8 +358,8 @@ def half_open(ports, seconds, sources, each):
 
 
 def name_endpoints(ports, seconds):
-    """Hellos of ofi and ucx connections with any endpoint address, of which the daemon does not know whose they are. How many
-    connections that ended."""
+    """Hellos of ofi and ucx connections with any endpoint address, of which the daemon does not know whose
+    they are. How many connections that ended."""
     seed = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
     print(f"name_endpoints: HDT_TEST_SEED={seed}", flush=True)
     dice = random.Random(seed)

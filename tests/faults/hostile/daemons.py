@@ -1,5 +1,6 @@
-"""daemons.py: what tests of attacks share: daemons in a folder of their own, healthy jobs beside them whose values are verified, attackers
-that are processes of a user who is nobody's relation, and the question whether anybody else noticed."""
+"""daemons.py: what tests of attacks share: daemons in a folder of their own, healthy jobs beside them whose
+values are verified, attackers that are processes of a user who is nobody's relation, and the question whether
+anybody else noticed."""
 
 import json
 import os
@@ -27,8 +28,8 @@ SKIPPED = 77
 
 
 def _sanitizers():
-    done = subprocess.run(["ldd", os.path.join(BUILD, "bin", "hdtcommd")], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(["ldd", os.path.join(BUILD, "bin", "hdtcommd")], capture_output=True, text=True,
+                          timeout=60, check=False)
     return {kind for kind in "at" if f"lib{kind}san" in done.stdout}
 
 
@@ -55,10 +56,11 @@ class Daemon:
         self.name, self.address = name, address
         self.socket = os.path.join(folder, f"{name}.sock")
         self.log = os.path.join(folder, f"{name}.log")
-        command = [os.path.join(BUILD, self.program), "--node.name", name, "--node.socket", self.socket, "--nics.addresses",
-                   address, *flags]
+        command = [os.path.join(BUILD, self.program), "--node.name", name, "--node.socket", self.socket,
+                   "--nics.addresses", address, *flags]
         with open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment())
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=clean_environment())
         self.pid = self.process.pid
 
     def __enter__(self):
@@ -131,7 +133,8 @@ class Job:
         self.processes = []
         for daemon in [daemon for daemon in daemons for _ in range(ranks)]:
             command = [os.path.join(BUILD, "tests", "neighbour"), str(user)]
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                   text=True,
                                                    env=clean_environment(HDT_SOCKET=daemon.socket)))
 
     def tell(self, rank, line):
@@ -166,7 +169,8 @@ class Job:
             self.hear(rank)
 
     def stop(self):
-        """(rounds, longest pause in ms). Fails where a value was wrong, or a rank did not go on to the end."""
+        """(rounds, longest pause in ms). Fails where a value was wrong, or a rank did not go on to the
+        end."""
         every = range(len(self.processes))
         for rank in every:
             self.tell(rank, "stop")
@@ -187,7 +191,8 @@ class Job:
 
 
 class Attacker:
-    """attack(*arguments) in a process of another user; result() gives what it returned, or raises what it raised."""
+    """attack(*arguments) in a process of another user; result() gives what it returned, or raises what it
+    raised."""
 
     def __init__(self, attack, *arguments, user=NOBODY):
         self.name = attack.__name__
@@ -200,7 +205,8 @@ class Attacker:
         self.pipe = reading
 
     def _run(self, writing, user, attack, arguments):
-        warnings.simplefilter("ignore", ResourceWarning)  # sockets that an attack leaves open end with the process
+        # sockets that an attack leaves open end with the process
+        warnings.simplefilter("ignore", ResourceWarning)
         try:
             os.setgroups([])
             os.setresgid(user, user, user)
@@ -262,14 +268,16 @@ class HostileTest(unittest.TestCase):
         return attacker
 
     def assert_unharmed(self):
-        """After the attack: daemons answer, descriptors come back, jobs have gone on and computed what they should."""
+        """After the attack: daemons answer, descriptors come back, jobs have gone on and computed what
+        they should."""
         for daemon in self.daemons:
             self.assertTrue(daemon.alive(), daemon.words())
             self.assertEqual(daemon.status()["node"], daemon.name)
         for daemon, before, files in zip(self.daemons, self.before, self.open_before):
             wait_for(f"the descriptors of {daemon.name} come back to {before}",
                      lambda daemon=daemon, before=before: daemon.descriptors() <= before + SPARE_DESCRIPTORS,
-                     lambda daemon=daemon, files=files: f"it had {files}, has {daemon.open_files()}\n{daemon.words()[-4000:]}")
+                     lambda daemon=daemon, files=files: (f"it had {files}, has {daemon.open_files()}\n"
+                                                         f"{daemon.words()[-4000:]}"))
         for job in self.jobs:
             rounds, _ = job.stop()
             self.assertGreater(rounds, 0)

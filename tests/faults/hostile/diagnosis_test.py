@@ -1,4 +1,5 @@
-"""diagnosis_test.py: whoever asks hears of its own jobs, on all nodes, and of others how many there are; root hears of all."""
+"""diagnosis_test.py: whoever asks hears of its own jobs, on all nodes, and of others how many there are;
+root hears of all."""
 
 import json
 
@@ -12,8 +13,10 @@ def questions(path):
     """All that hdtctl asks about jobs: what was told, by question."""
     with Client(path) as client:
         told = {"status": client.json(empty("Status"))}
-        for name, what, about in (("why", "why", ""), ("why of a class", "why", "neighbour"), ("trace", "trace", ""),
-                                  ("link", "link", "second"), ("class", "class", "neighbour\nweight=2"), ("doctor", "doctor", "")):
+        for name, what, about in (("why", "why", ""), ("why of a class", "why", "neighbour"),
+                                  ("trace", "trace", ""),
+                                  ("link", "link", "second"), ("class", "class", "neighbour\nweight=2"),
+                                  ("doctor", "doctor", "")):
             told[name] = client.json(ask(what, about))
         told["explain"] = client.json(explain("neighbour", "allreduce", "float32", 1024))
     return told
@@ -47,7 +50,8 @@ class Diagnosis(HostileTest):
         self.their_pids = {process.pid for job in self.jobs for process in job.processes}
 
     def ask_as(self, user, daemon=0):
-        return self.attack(questions, self.daemons[daemon].socket) if user == NOBODY else questions(self.daemons[daemon].socket)
+        path = self.daemons[daemon].socket
+        return self.attack(questions, path) if user == NOBODY else questions(path)
 
     def test_a_user_sees_its_own(self):
         for daemon in range(2):
@@ -87,13 +91,14 @@ class Diagnosis(HostileTest):
     def test_root_sees_all(self):
         told = self.ask_as(0)
         status = json.loads(told["status"][1])
-        self.assertEqual(sorted(group["users"] for group in status["groups"]), [[NEIGHBOUR], [NEIGHBOUR], [NOBODY]])
+        self.assertEqual(sorted(group["users"] for group in status["groups"]),
+                         [[NEIGHBOUR], [NEIGHBOUR], [NOBODY]])
         self.assertEqual(status["others"], {"sessions": 0, "groups": 0, "peers": 0})
         for question in ("why", "trace"):
             self.assertLessEqual(self.own_pids | self.their_pids, pids_in(told[question][1]), question)
         self.assertEqual(status["daemon"]["groups"], 3)
-        for what in ("descriptors", "ports_listening", "ports_connected", "threads", "memory_bytes", "shared_memories",
-                     "shared_bytes", "sessions"):
+        for what in ("descriptors", "ports_listening", "ports_connected", "threads", "memory_bytes",
+                     "shared_memories", "shared_bytes", "sessions"):
             self.assertGreater(status["daemon"][what], 0, what)
         self.assertEqual(status["daemon"]["descriptors_allowed"] > status["daemon"]["descriptors"], True)
 

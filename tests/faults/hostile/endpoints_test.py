@@ -1,4 +1,5 @@
-"""endpoints_test.py: strangers at the ports of ofi and ucx, who name endpoints: no library is asked about them."""
+"""endpoints_test.py: strangers at the ports of ofi and ucx, who name endpoints: no library is asked about
+them."""
 
 import os
 
@@ -23,7 +24,8 @@ class Endpoints(HostileTest):
 
     def test_no_library_hears_of_them(self):
         for daemon in self.daemons:
-            self.assertGreater(self.attack(attackers.name_endpoints, daemon.ports(), SECONDS), len(daemon.ports()))
+            self.assertGreater(self.attack(attackers.name_endpoints, daemon.ports(), SECONDS),
+                               len(daemon.ports()))
         self.assert_unharmed()
 
 

@@ -1,5 +1,5 @@
-"""fake_daemon_test.py: a whole daemon of the cluster lies to the others (liar.cc): about groups, calls, chunks, rails
-and facts. The others live, and jobs that it has no part in compute what they should."""
+"""fake_daemon_test.py: a whole daemon of the cluster lies to the others (liar.cc): about groups, calls,
+chunks, rails and facts. The others live, and jobs that it has no part in compute what they should."""
 
 import os
 import random
@@ -40,7 +40,8 @@ class FakeDaemon(HostileTest):
         jobs = made = number = 0
         end = begun + SECONDS
         while time.monotonic() < end or made == 0:
-            self.assertLess(time.monotonic(), end + daemons.SLACK * daemons.WAIT_S, "no group was made with it")
+            self.assertLess(time.monotonic(), end + daemons.SLACK * daemons.WAIT_S,
+                            "no group was made with it")
             number += 1
             with Liar(self.folder, f"liar{number}", "127.0.1.3", *self.flags) as liar:
                 while liar.alive() and (time.monotonic() < end or made == 0):

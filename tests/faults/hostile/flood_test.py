@@ -1,10 +1,11 @@
-"""flood_test.py: messages as fast as they go, whose answers nobody reads, take a bounded amount of the daemon's
-memory, and everybody else is served meanwhile."""
+"""flood_test.py: messages as fast as they go, whose answers nobody reads, take a bounded amount of the
+daemon's memory, and everybody else is served meanwhile."""
 
 import attackers
 from daemons import SLACK, UNASKED, HostileTest, main
 
-KINDS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends", "explain")
+KINDS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends",
+                                "explain")
               if kind not in UNASKED)
 MIB = 1 << 20
 MOST_MIB = 64 * SLACK  # that the daemon may grow by

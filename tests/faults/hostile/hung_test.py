@@ -1,6 +1,6 @@
-"""hung_test.py: a socket at which nobody answers, as its owner is stopped or lets no more connections wait, holds up
-nobody beyond the deadline: a rank's process, hdtctl, a daemon that is started there. A daemon that hangs in its
-start ends at SIGTERM."""
+"""hung_test.py: a socket at which nobody answers, as its owner is stopped or lets no more connections wait,
+holds up nobody beyond the deadline: a rank's process, hdtctl, a daemon that is started there. A daemon that
+hangs in its start ends at SIGTERM."""
 
 import os
 import signal
@@ -41,8 +41,8 @@ def take_no_connection(path, pipe):
 
 def run(command, **environment):
     """(exit code, all that it said). Fails where it does not end."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False, timeout=WAIT_S, env=clean_environment(**environment))
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False, timeout=WAIT_S, env=clean_environment(**environment))
     return done.returncode, done.stdout
 
 
@@ -53,8 +53,9 @@ class Hung(unittest.TestCase):
 
     def ask_rank(self, path):
         """What a rank hears that asks for a unique id, which needs its daemon."""
-        rank = subprocess.Popen([NEIGHBOUR, str(NOBODY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                env=clean_environment(HDT_SOCKET=path, HDT_TIMEOUT_MS=str(SHORT_MS)))
+        rank = subprocess.Popen([NEIGHBOUR, str(NOBODY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                text=True, env=clean_environment(HDT_SOCKET=path,
+                                                                 HDT_TIMEOUT_MS=str(SHORT_MS)))
         self.addCleanup(end, [rank])
         return rank.communicate("id\n", timeout=WAIT_S)[0]
 
@@ -95,7 +96,8 @@ class Hung(unittest.TestCase):
         with open(log, "w", encoding="utf-8") as output:
             daemon = subprocess.Popen([HDTCOMMD, "--node.socket", os.path.join(self.folder, "starts.sock"),
                                        "--nics.addresses", "127.0.1.9", "--node.state_folder", self.folder],
-                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=clean_environment())
+                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                      env=clean_environment())
         self.addCleanup(end, [daemon])
 
         def starts():
@@ -113,8 +115,10 @@ class Hung(unittest.TestCase):
         """The daemon goes on, although what it writes to its log has no reader."""
         reading, writing = os.pipe()
         path = os.path.join(self.folder, "log.sock")
-        daemon = subprocess.Popen([HDTCOMMD, "--node.socket", path, "--nics.addresses", "127.0.1.9", "--log.level", "debug"],
-                                  stdin=subprocess.DEVNULL, stdout=writing, stderr=writing, env=clean_environment())
+        daemon = subprocess.Popen([HDTCOMMD, "--node.socket", path, "--nics.addresses", "127.0.1.9",
+                                   "--log.level", "debug"],
+                                  stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
+                                  env=clean_environment())
         self.addCleanup(end, [daemon])
         os.close(writing)
         os.read(reading, 1)

@@ -10,12 +10,14 @@ HDTCTL = os.path.join(BUILD, "bin", "hdtctl")
 
 
 class Limits(HostileTest):
-    flags = ("--limits.sessions", "40", "--limits.listeners", "4", "--limits.hello_ms", "500", "--limits.unread", "20")
+    flags = ("--limits.sessions", "40", "--limits.listeners", "4", "--limits.hello_ms", "500",
+             "--limits.unread", "20")
 
     def test_sessions(self):
         count, told = self.attack(attackers.sessions, self.daemons[0].socket, 100)
         self.assertEqual(count, 40)
-        self.assertIn(f"user {NOBODY} has 40 sessions at this daemon, and may have 40 (limits.sessions)", told)
+        self.assertIn(f"user {NOBODY} has 40 sessions at this daemon, and may have 40 (limits.sessions)",
+                      told)
         self.assert_unharmed()
 
     def test_status_shows_use_and_limits(self):
@@ -27,7 +29,8 @@ class Limits(HostileTest):
         self.assertEqual([ranks[what] for what in ("sessions", "groups", "seats")], [4, 2, 4])
         self.assertTrue(ranks["limited"])
         self.assertFalse(users[0]["limited"])
-        table = subprocess.run([HDTCTL, "--socket", daemon.socket, "status"], capture_output=True, text=True, check=True).stdout
+        table = subprocess.run([HDTCTL, "--socket", daemon.socket, "status"], capture_output=True, text=True,
+                               check=True).stdout
         self.assertIn(f"uid {NEIGHBOUR}: groups 2/", table)
         self.assertIn(" sessions 4/40", table)
         # A user sees its own use.
@@ -48,7 +51,8 @@ class Limits(HostileTest):
 
     def test_meeting_places(self):
         told = self.attack(attackers.listeners, self.daemons[0].socket, SECONDS)
-        self.assertTrue(any("meeting places" in words and "limits.listeners" in words for words in told), told)
+        self.assertTrue(any("meeting places" in words and "limits.listeners" in words for words in told),
+                        told)
         self.assertTrue(any("ports below 1024 are root's" in words for words in told), told)
         self.assert_unharmed()
 

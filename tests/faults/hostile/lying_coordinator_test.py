@@ -1,5 +1,5 @@
-"""lying_coordinator_test.py: a program that answers as a daemon does tells what cannot be: memberships with nodes of no
-ranks, JSON of any depth. To be heard at all it must be of root or of the daemon's user."""
+"""lying_coordinator_test.py: a program that answers as a daemon does tells what cannot be: memberships with
+nodes of no ranks, JSON of any depth. To be heard at all it must be of root or of the daemon's user."""
 
 import json
 import os

@@ -1,5 +1,6 @@
-"""protocol.py: what processes say to their daemon and daemons to each other, for programs that say it wrongly. Numbers that
-change from release to release are read from the headers that define them; what the messages hold stands here once."""
+"""protocol.py: what processes say to their daemon and daemons to each other, for programs that say it
+wrongly. Numbers that change from release to release are read from the headers that define them; what the
+messages hold stands here once."""
 
 import array
 # getaddrinfo() loads it, which an attacker cannot where the interpreter lives in a home folder.
@@ -49,7 +50,8 @@ FRAME_VERSION = constant("transports/tcp/frame.h", "kFrameVersion")
 HELLO_MAGIC = constant("transports/tagged/control.h", "kHelloMagic")
 HELLO_VERSION = constant("transports/tagged/control.h", "kHelloVersion")
 MESSAGE, WRITE, GOODBYE, REFUSED, PATH = 1, 2, 3, 4, 5  # types of frames
-PATH_HERE, PATH_ALL, PATH_SEEN = 1, 3, 4  # steps of the test of the path (transports/tcp/path_test.h), without sizes
+# steps of the test of the path (transports/tcp/path_test.h), without sizes
+PATH_HERE, PATH_ALL, PATH_SEEN = 1, 3, 4
 CONTROL, RAIL = 1, 2  # purposes of connections between daemons
 IMMEDIATE_BYTES = 64
 
@@ -88,9 +90,10 @@ def empty(kind):
     return struct.pack("<B", KINDS[kind])
 
 
-def join(request, key, rendezvous, ranks=1, rank=0, group_class="hostile", timeout_ms=5000, host=0, meeting=0, place="",
-         age_ms=0):
-    return (struct.pack("<BI", KINDS["Join"], request) + key + struct.pack("<BB", meeting, host) + text(rendezvous) + text(place) +
+def join(request, key, rendezvous, ranks=1, rank=0, group_class="hostile", timeout_ms=5000, host=0, meeting=0,
+         place="", age_ms=0):
+    return (struct.pack("<BI", KINDS["Join"], request) + key + struct.pack("<BB", meeting, host) +
+            text(rendezvous) + text(place) +
             struct.pack("<qII", age_ms, ranks, rank) + text(group_class) + struct.pack("<q", timeout_ms))
 
 
@@ -116,8 +119,8 @@ def explain(group, what, data_type, count, root=0):
 
 def segment_header(ranks, nodes, node, local_ranks, group, group_class=b"hostile", key=bytes(32)):
     """Of a group's memory, as far as it tells of what the group is like."""
-    return struct.pack("<Q6IQ32s32sq", SEGMENT_MAGIC, SEGMENT_VERSION, ranks, nodes, node, local_ranks, 1, group, group_class, key,
-                       0)
+    return struct.pack("<Q6IQ32s32sq", SEGMENT_MAGIC, SEGMENT_VERSION, ranks, nodes, node, local_ranks, 1,
+                       group, group_class, key, 0)
 
 
 def sealed_memory(size, name="hostile"):
@@ -156,7 +159,8 @@ class Client:
         self.socket.close()
 
     def send(self, data, descriptors=()):
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                      array.array("i", descriptors))] if descriptors else []
         self.socket.sendmsg([data], ancillary)
 
     def receive(self):
@@ -208,7 +212,8 @@ class Client:
         return fields.text()
 
     def join(self, **values):
-        """Joins a group: {code, text, handle, engine, local, secret, segment}; the segment is a descriptor or None."""
+        """Joins a group: {code, text, handle, engine, local, secret, segment}; the segment is a descriptor
+        or None."""
         self.send(join(**values))
         return self.joined()
 
@@ -230,9 +235,10 @@ def close_all(descriptors):
 
 # --- daemons on TCP: frames ---
 
-def frame(kind, payload=b"", region=0, offset=0, immediate=b"", length=None, version=FRAME_VERSION, magic=FRAME_MAGIC):
-    return struct.pack("<IBBHIIQQ", magic, version, kind, 0, len(payload) if length is None else length, 0, region,
-                       offset) + immediate + payload
+def frame(kind, payload=b"", region=0, offset=0, immediate=b"", length=None, version=FRAME_VERSION,
+          magic=FRAME_MAGIC):
+    return struct.pack("<IBBHIIQQ", magic, version, kind, 0, len(payload) if length is None else length, 0,
+                       region, offset) + immediate + payload
 
 
 def path_test():
@@ -241,12 +247,15 @@ def path_test():
 
 
 class NodeKey:
-    """The node key of a daemon: what daemon/protocol/trust.h says of it. openssl signs, where anything is to be signed."""
+    """The node key of a daemon: what daemon/protocol/trust.h says of it. openssl signs, where anything is
+    to be signed."""
 
     def __init__(self):
-        made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, check=True)
+        made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True,
+                              check=True)
         self.pem = made.stdout
-        told = subprocess.run(["openssl", "pkey", "-pubout", "-outform", "DER"], input=self.pem, capture_output=True, check=True)
+        told = subprocess.run(["openssl", "pkey", "-pubout", "-outform", "DER"], input=self.pem,
+                              capture_output=True, check=True)
         self.public = told.stdout[-32:]
 
     def sign(self, data):
@@ -255,20 +264,22 @@ class NodeKey:
             for path, content in ((key, self.pem), (message, data)):
                 with open(path, "wb") as file:
                     file.write(content)
-            return subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", message], capture_output=True,
-                                  check=True).stdout
+            return subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", message],
+                                  capture_output=True, check=True).stdout
 
 
 def node_id(public_key, start):
     return hashlib.sha256(b"HDT node id\0" + public_key + start).digest()[:16]
 
 
-def peer_hello(purpose, name, public_key=None, start=None, node=None, engine=0, link=0, rail=0, group_class="", lasting=0,
-               version=PEER_VERSION, magic=PEER_MAGIC):
+def peer_hello(purpose, name, public_key=None, start=None, node=None, engine=0, link=0, rail=0,
+               group_class="", lasting=0, version=PEER_VERSION, magic=PEER_MAGIC):
     """`node`: another id than the one that belongs to the key."""
     public_key, start = public_key or os.urandom(32), start or os.urandom(16)
-    return (struct.pack("<BIIB", 1, magic, version, purpose) + (node or node_id(public_key, start)) + text(name) +
-            struct.pack("<III", engine, link, rail) + text(group_class) + public_key + start + struct.pack("<B", lasting) +
+    return (struct.pack("<BIIB", 1, magic, version, purpose) + (node or node_id(public_key, start)) +
+            text(name) +
+            struct.pack("<III", engine, link, rail) + text(group_class) + public_key + start +
+            struct.pack("<B", lasting) +
             os.urandom(32))
 
 
@@ -320,7 +331,8 @@ class Peer:
         kind, payload, step, _ = self.receive_frame()
         while kind == PATH:
             if step == PATH_ALL and not self.dials:
-                self.send(frame(PATH, region=PATH_HERE) + frame(PATH, region=PATH_ALL) + frame(PATH, region=PATH_SEEN))
+                self.send(frame(PATH, region=PATH_HERE) + frame(PATH, region=PATH_ALL) +
+                          frame(PATH, region=PATH_SEEN))
             kind, payload, step, _ = self.receive_frame()
         if kind == REFUSED:
             raise Refused(payload.decode(errors="replace"))
@@ -329,7 +341,8 @@ class Peer:
         return payload
 
     def handshake(self, purpose=CONTROL, name="stranger", key=b"", node_key=None, start=None, **values):
-        """Of who dials. `key`: the cluster's, as far as it is known; `node_key`: a NodeKey, needed with it."""
+        """Of who dials. `key`: the cluster's, as far as it is known; `node_key`: a NodeKey, needed with
+        it."""
         public, start = node_key.public if node_key else os.urandom(32), start or os.urandom(16)
         self.node = values.get("node") or node_id(public, start)
         own = peer_hello(purpose, name, public, start, **values)
@@ -394,9 +407,10 @@ def node_info(node, name, address, engines):
     return data
 
 
-def control_join(key, ranks, rank, node, group_class="hostile", timeout_ms=5000, algorithm=0xff, meeting=0, pid=1, uid=65534,
-                 age_ms=0):
-    return (b"\1" + key + struct.pack("<II", ranks, rank) + text(group_class) + struct.pack("<Bq", algorithm, timeout_ms) + node +
+def control_join(key, ranks, rank, node, group_class="hostile", timeout_ms=5000, algorithm=0xff, meeting=0,
+                 pid=1, uid=65534, age_ms=0):
+    return (b"\1" + key + struct.pack("<II", ranks, rank) + text(group_class) +
+            struct.pack("<Bq", algorithm, timeout_ms) + node +
             struct.pack("<BIIq", meeting, pid, uid, age_ms))
 
 

@@ -1,5 +1,5 @@
-"""scribbler_test.py: a member of live groups writes whatever it likes over the memory it shares with its daemons
-(scribbler.cc): the daemons live, and jobs of another user compute what they should."""
+"""scribbler_test.py: a member of live groups writes whatever it likes over the memory it shares with its
+daemons (scribbler.cc): the daemons live, and jobs of another user compute what they should."""
 
 import os
 import random

@@ -1,5 +1,6 @@
-"""starved_test.py: an allocation fails in a daemon (starved.cc), at any moment of a job's beginning, work and end. The job may
-fail, with a reason and soon; the daemon lives, a group that has no part in it works on, and the next job is served."""
+"""starved_test.py: an allocation fails in a daemon (starved.cc), at any moment of a job's beginning, work and
+end. The job may fail, with a reason and soon; the daemon lives, a group that has no part in it works on, and
+the next job is served."""
 
 import contextlib
 import mmap
@@ -18,7 +19,8 @@ from daemons import Daemon, HostileTest, Job, main, wait_for
 SECONDS = float(os.environ.get("HDT_TEST_SECONDS", "12"))
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 USER = 65532
-# Allocations of a thread while one job lives: about so many are enough to get from its first word to its last.
+# Allocations of a thread while one job lives: about so many are enough to get from its first word to its
+# last.
 MOST = {0: 600, 1: 400}
 # Whose allocations fail: 0: the control thread's, 1: the engines'.
 THREADS = [0, 1]
@@ -36,7 +38,8 @@ class Starved(Daemon):
             self.order = mmap.mmap(file.fileno(), 8)
         # starved.cc replaces operator new, but libraries free what theirs have allocated.
         asan = os.environ.get("ASAN_OPTIONS", "")
-        with mock.patch.dict(os.environ, {"STARVE_FILE": path, "ASAN_OPTIONS": f"{asan}:alloc_dealloc_mismatch=0"}):
+        with mock.patch.dict(os.environ,
+                             {"STARVE_FILE": path, "ASAN_OPTIONS": f"{asan}:alloc_dealloc_mismatch=0"}):
             super().__init__(folder, name, address, *flags)
 
     def starve(self, thread, count):
@@ -107,7 +110,8 @@ class StarvedDaemons(HostileTest):
         self.serve_job()
         # Descriptors are counted with those that the bystander shares: two memories of each of two ranks.
         wait_for("the bystander's memory is shared",
-                 lambda: sum(count for kind, count in self.daemons[0].open_files().items() if "hdt-memory" in kind) == 4,
+                 lambda: sum(count for kind, count in self.daemons[0].open_files().items()
+                             if "hdt-memory" in kind) == 4,
                  self.daemons[0].words)
         self.before = [daemon.descriptors() for daemon in self.daemons]
         self.open_before = [daemon.open_files() for daemon in self.daemons]
@@ -126,14 +130,16 @@ class StarvedDaemons(HostileTest):
                     counts["failed"] += 1
                 job.wait()
             except TimeoutError as error:
-                words = "\n".join(f"{other.status()['groups']}\n{other.words()[-4000:]}" for other in self.daemons)
+                words = "\n".join(f"{other.status()['groups']}\n{other.words()[-4000:]}"
+                                  for other in self.daemons)
                 self.fail(f"{error}: thread {thread} of {daemon.name}, allocation {count}\n{words}")
             finally:
                 job.end()
             counts["jobs"] += 1
             counts["starved"] += daemon.feed()
             for other in self.daemons:
-                self.assertTrue(other.alive(), f"thread {thread}, allocation {count}: {other.words()[-4000:]}")
+                self.assertTrue(other.alive(),
+                                f"thread {thread}, allocation {count}: {other.words()[-4000:]}")
         print(counts, flush=True)
         self.assertGreater(counts["starved"], 0)
         # A link that failed may have been ended under the last job's feet, too.
@@ -147,6 +153,7 @@ class StarvedDaemons(HostileTest):
 
 if __name__ == "__main__":
     if daemons.SANITIZERS and "HDT_TEST_STARVE" not in os.environ:
-        print("skipped: with a sanitizer only with HDT_TEST_STARVE=1, until that has been run for long enough")
+        print("skipped: with a sanitizer only with HDT_TEST_STARVE=1, until that has been run for long "
+              "enough")
         sys.exit(daemons.SKIPPED)
     main()

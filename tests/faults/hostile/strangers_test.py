@@ -1,5 +1,5 @@
-"""strangers_test.py: connections to the ports of daemons that never show whose they are: they write nothing, they take the
-places of strangers and no more, and daemons find one another meanwhile."""
+"""strangers_test.py: connections to the ports of daemons that never show whose they are: they write nothing,
+they take the places of strangers and no more, and daemons find one another meanwhile."""
 
 import os
 import secrets
@@ -34,7 +34,8 @@ def writes_on_the_wire(address):
                 raise AssertionError(f"nobody writes to {address}")
             packet = wire.recv(1 << 17)
             ip = packet[14:]
-            if packet[12:14] != b"\x08\x00" or ip[9] != socket.IPPROTO_TCP or socket.inet_ntoa(ip[16:20]) != address:
+            if (packet[12:14] != b"\x08\x00" or ip[9] != socket.IPPROTO_TCP
+                    or socket.inet_ntoa(ip[16:20]) != address):
                 continue
             tcp = ip[(ip[0] & 15) * 4:]
             data = tcp[(tcp[12] >> 4) * 4:]
@@ -79,8 +80,8 @@ class Many(Strangers):
     places, per_address = 40, 10
 
     def setUp(self):
-        self.flags = (*self.with_key(), "--limits.strangers", str(self.places), "--limits.strangers_per_address",
-                      str(self.per_address))
+        self.flags = (*self.with_key(), "--limits.strangers", str(self.places),
+                      "--limits.strangers_per_address", str(self.per_address))
         super().setUp()
 
     def hold_all_places(self, sources, each, named):
@@ -102,7 +103,8 @@ class Many(Strangers):
         self.assert_unharmed()
 
     def test_of_one_address(self):
-        self.hold_all_places(["127.0.0.1"], 3 * self.per_address, f"limits.strangers_per_address = {self.per_address}")
+        self.hold_all_places(["127.0.0.1"], 3 * self.per_address,
+                             f"limits.strangers_per_address = {self.per_address}")
 
     def test_of_many_addresses(self):
         sources = [f"127.0.2.{host}" for host in range(1, 13)]

@@ -1,7 +1,7 @@
 """nic_paths_test.py: hosts that have NICs which do not lead to each other, beside one that does, or alone.
 
-A group is made over what connects them, whatever stands first; who answers must be who was meant; and where nothing
-leads there the failure names what was tried.
+A group is made over what connects them, whatever stands first; who answers must be who was meant; and where
+nothing leads there the failure names what was tried.
 """
 
 import contextlib
@@ -85,7 +85,8 @@ class Paths(unittest.TestCase):
                     self.works(self.daemons(*flags), OVER_ETH0)
 
     def test_who_answers_there_is_another_daemon(self):
-        """It listens at the port that the other one has on its NIC: this host's own daemon, or a second one of it."""
+        """It listens at the port that the other one has on its NIC: this host's own daemon, or a second
+        one of it."""
         for other, alone in ((False, False), (False, True), (True, False), (True, True)):
             with self.subTest(other=other, alone=alone):
                 self.start()
@@ -136,7 +137,8 @@ class Paths(unittest.TestCase):
                    r"ib0 10\.5\.0\.1 - ib0 10\.5\.0\.2:\d+.*ib1 10\.6\.0\.1 - ib")
 
     def test_nics_that_are_wired_crosswise(self):
-        """The first NIC of each leads to the second one of the other, but all have addresses of one subnet."""
+        """The first NIC of each leads to the second one of the other, but all have addresses of one
+        subnet."""
         hosts = self.hosts
         hosts.cable(("ctl", "ctl"), ("10.1.0.1/24", "10.1.0.2/24"))
         hosts.island(1, "eth0", "10.9.0.2/24")

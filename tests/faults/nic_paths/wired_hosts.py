@@ -87,7 +87,8 @@ class WiredHosts:
     def __exit__(self, *_):
         end([daemon.process for daemon in self.daemons])
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=COMMAND_LIMIT_S, check=False)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=COMMAND_LIMIT_S,
+                           check=False)
 
     def program(self, *path):
         return os.path.join(self.build, *path)

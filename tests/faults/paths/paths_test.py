@@ -1,5 +1,6 @@
-"""paths_test.py: two hosts with an MTU of 9000 on their NICs, and something between them that lets only smaller packets through and tells
-nobody: jobs run, with packets that pass, and both daemons say so. And networks that are in order are used in full."""
+"""paths_test.py: two hosts with an MTU of 9000 on their NICs, and something between them that lets only
+smaller packets through and tells nobody: jobs run, with packets that pass, and both daemons say so. And
+networks that are in order are used in full."""
 
 import os
 import re
@@ -63,7 +64,8 @@ class Jumbo(OnHosts):
         self.assertLess(ends[1] - ends[0], PROMISED_S)
 
     def told(self, host, *words):
-        return subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "--socket", self.hosts.socket(host), *words],
+        return subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "--socket", self.hosts.socket(host),
+                               *words],
                               capture_output=True, text=True, timeout=60, check=False).stdout
 
     def doctor(self, host):
@@ -81,14 +83,15 @@ class Jumbo(OnHosts):
         """Each host's log names NIC, path and what passes."""
         for host in range(2):
             log = self.hosts.read_log(host)
-            self.assertRegex(log, rf"warning.*eth0: small packets pass between 10\.77\.0\.{host + 1}:\d+ and 10\.77\.0\.{2 - host}:\d+, "
-                                  rf"but large ones vanish: those of \d+ bytes do not come, those of {passes} do and are used; "
+            self.assertRegex(log, rf"warning.*eth0: small packets pass between 10\.77\.0\.{host + 1}:\d+ "
+                                  rf"and 10\.77\.0\.{2 - host}:\d+, but large ones vanish: those of \d+ "
+                                  rf"bytes do not come, those of {passes} do and are used; "
                                   r".* NIC eth0 \(9000\): set the same MTU")
 
     def segments(self, host):
         """The largest that the host's connections to the other one send."""
-        sockets = subprocess.run(self.hosts.command_on(host, ["ss", "-tiHO", "state", "established"]), capture_output=True,
-                                 text=True, timeout=60, check=True).stdout
+        sockets = subprocess.run(self.hosts.command_on(host, ["ss", "-tiHO", "state", "established"]),
+                                 capture_output=True, text=True, timeout=60, check=True).stdout
         return [int(mss) for mss in re.findall(r"10\.77\.0\.\d+:\d+ .* mss:(\d+)", sockets)]
 
 
@@ -108,7 +111,8 @@ class Hosts9000(TwoHosts):
         return super().start_daemon(host)
 
     def run_on(self, host, *command):
-        subprocess.run(self.command_on(host, list(command)), capture_output=True, text=True, timeout=60, check=True)
+        subprocess.run(self.command_on(host, list(command)), capture_output=True, text=True, timeout=60,
+                       check=True)
 
     def drop_incoming(self, host, *which):
         """Packets to the host vanish when they have arrived."""
@@ -118,8 +122,8 @@ class Hosts9000(TwoHosts):
 
     def drop_over(self, host, packet, nic=0):
         """A token bucket drops what is larger than all its tokens."""
-        self.run_on(host, "tc", "qdisc", "replace", "dev", f"eth{nic}", "root", "tbf", "rate", "1gbit", "burst",
-                    str(packet + ETHERNET), "limit", "1000000")
+        self.run_on(host, "tc", "qdisc", "replace", "dev", f"eth{nic}", "root", "tbf", "rate", "1gbit",
+                    "burst", str(packet + ETHERNET), "limit", "1000000")
 
 
 class AsItShouldBe(Jumbo):
@@ -146,7 +150,8 @@ class OneDirection(Jumbo):
         self.works()
         self.assert_both_say(1500)
         for host in range(2):
-            self.assertRegex(self.doctor(host), r"warning +mtu .*those of 2000 bytes do not come, those of 1500 do")
+            self.assertRegex(self.doctor(host),
+                             r"warning +mtu .*those of 2000 bytes do not come, those of 1500 do")
 
 
 class SomethingBetween(Jumbo):
@@ -161,8 +166,8 @@ class SmallBursts(Jumbo):
     def test_losses_are_no_narrow_path(self):
         """A policer that takes two large packets at a time: slow, but in full."""
         for host in range(2):
-            self.hosts.run_on(host, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "200mbit", "burst", "20000",
-                              "limit", "20000")
+            self.hosts.run_on(host, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "200mbit",
+                              "burst", "20000", "limit", "20000")
         ranks = self.joined()
         self.assertEqual(self.both(ranks, "allreduce 100000 4 0"), [(0, ""), (0, "")])
         for host in range(2):
@@ -176,13 +181,18 @@ class DataPortsShut(Jumbo):
             self.hosts.drop_incoming(host, "ipproto", "tcp", "sport", "32768-60999", "dport", "32768-60999")
         for host in range(2):
             told = self.doctor(host)
-            self.assertRegex(told, rf"problem +reach +NIC eth0 \(10\.77\.0\.{host + 1}\) reaches no NIC of node h{1 - host}")
-            self.assertRegex(told, rf"eth0 \(10\.77\.0\.{2 - host}\) of node h{1 - host} does not reach data port eth0")
+            self.assertRegex(told, rf"problem +reach +NIC eth0 \(10\.77\.0\.{host + 1}\) "
+                                   rf"reaches no NIC of node h{1 - host}")
+            self.assertRegex(told, rf"eth0 \(10\.77\.0\.{2 - host}\) of node h{1 - host} "
+                                   rf"does not reach data port eth0")
             self.assertNotIn("packets of", told)
         ranks = self.joining()
-        self.wait_for("why", lambda: re.search(r"tcp dials eth0 \(10\.77\.0\.\d\) to 10\.77\.0\.\d:\d+", self.why(0) + self.why(1)))
+        self.wait_for("why", lambda: re.search(r"tcp dials eth0 \(10\.77\.0\.\d\) to 10\.77\.0\.\d:\d+",
+                                               self.why(0) + self.why(1)))
         for host in range(2):
-            self.assertRegex(self.why(host), r"group [0-9a-f]{8} \(class default\) is being made: all 2 ranks have joined; node h")
+            self.assertRegex(self.why(host),
+                             r"group [0-9a-f]{8} \(class default\) is being made: "
+                             r"all 2 ranks have joined; node h")
         self.assert_alike(ranks, r"no answer within 3000 ms")
 
     flags = ("--timeouts.connect_ms", "3000")
@@ -213,7 +223,8 @@ class OneMissing(Jumbo):
         ranks[1].start(f"join 2 1 30000 {name}")
         for host in range(2):
             self.wait_for("why", lambda at=host: re.search(
-                r"is being made: rank 0 of 2 has not joined; 1 \(node h1\) has; it is given up in \d", self.why(at)))
+                r"is being made: rank 0 of 2 has not joined; 1 \(node h1\) has; it is given up in \d",
+                self.why(at)))
             self.assertNotIn("nothing to do", self.why(host))
 
 

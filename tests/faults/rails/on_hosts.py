@@ -1,4 +1,5 @@
-"""on_hosts.py: what tests on two hosts made of network namespaces share. They are skipped where the machine does not permit namespaces."""
+"""on_hosts.py: what tests on two hosts made of network namespaces share. They are skipped where the
+machine does not permit namespaces."""
 
 import os
 import subprocess
@@ -48,7 +49,8 @@ class OnHosts(unittest.TestCase):
     def wait_for(self, what, done):
         deadline = time.monotonic() + WAIT_S
         while not done():
-            self.assertLess(time.monotonic(), deadline, f"{what}\n{self.hosts.read_log(0)}\n{self.hosts.read_log(1)}")
+            self.assertLess(time.monotonic(), deadline,
+                            f"{what}\n{self.hosts.read_log(0)}\n{self.hosts.read_log(1)}")
             time.sleep(0.02)
 
     def group(self):

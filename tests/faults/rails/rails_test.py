@@ -1,5 +1,6 @@
-"""rails_test.py: NICs go down and up, packets vanish and connections are reset at random moments while two ranks on two hosts
-exchange and compare every result. While one rail is left no operation fails. A rail that is only slow is kept."""
+"""rails_test.py: NICs go down and up, packets vanish and connections are reset at random moments while two
+ranks on two hosts exchange and compare every result. While one rail is left no operation fails. A rail that
+is only slow is kept."""
 
 import os
 import random
@@ -52,8 +53,10 @@ class Rails(OnHosts):
         self.wait_for("it carries again", lambda: before < next(
             rail["bytes_out"] for rail in self.hosts.rails(0) if rail["local"].startswith("10.77.2.1:")))
         ranks.results(60)
-        self.assertRegex(self.hosts.read_log(0), r"rail to node h1 lost: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2: .*; 2 left")
-        self.assertRegex(self.hosts.read_log(0), r"rail to node h1 back: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2")
+        self.assertRegex(self.hosts.read_log(0),
+                         r"rail to node h1 lost: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2: .*; 2 left")
+        self.assertRegex(self.hosts.read_log(0),
+                         r"rail to node h1 back: 10\.77\.2\.1:\d+ - 10\.77\.2\.2:\d+ on eth2")
 
     def test_a_group_that_dies_with_much_under_way_leaves_the_others_their_link(self):
         other = self.hosts.ranks("sendrecv", 5, 256)
@@ -92,7 +95,8 @@ class Rails(OnHosts):
             self.assertEqual(self.both(ranks, "allreduce 1000000 4 0"), [(0, ""), (0, "")])
             self.wait_for("it is given up", lambda: self.up() == NICS - 1)
             for host in range(2):  # not after TCP's 10 s
-                reason = next(rail["last_error"] for rail in self.hosts.rails(host) if rail["state"] == "down")
+                reason = next(rail["last_error"] for rail in self.hosts.rails(host)
+                              if rail["state"] == "down")
                 self.assertRegex(reason, "nothing moves on it|the peer lost it")
             self.hosts.link(0, nic, "up")
 
@@ -114,7 +118,8 @@ class SeveralClasses(OnHosts):
         """What one class sends stands behind what the others have in the NIC's queue: late, not lost."""
         for host in range(2):
             self.hosts.link(host, 1, "rate", "40m")
-        jobs = [self.hosts.ranks("stream", 5, 4096, name, port=PORT + number) for number, name in enumerate(self.names)]
+        jobs = [self.hosts.ranks("stream", 5, 4096, name, port=PORT + number)
+                for number, name in enumerate(self.names)]
         for job in jobs:
             job.results(60)
         for host in range(2):
@@ -125,7 +130,8 @@ class OneEndKnows(OnHosts):
     nics = 1
 
     def test_a_last_rail_that_only_one_end_has_lost(self):
-        """Nothing is under way, so that the other end would not find out; and the end that does not dial waits for the one that does."""
+        """Nothing is under way, so that the other end would not find out; and the end that does not dial
+        waits for the one that does."""
         ranks = self.group()
         for host in range(2):
             self.assertEqual(self.both(ranks, "allreduce 100000 4 0"), [(0, ""), (0, "")])

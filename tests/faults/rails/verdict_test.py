@@ -1,4 +1,5 @@
-"""verdict_test.py: what hdtctl why says of a rail that swallows packets, of one that is slow, and within 5 s of a daemon that is stopped."""
+"""verdict_test.py: what hdtctl why says of a rail that swallows packets, of one that is slow, and within 5
+s of a daemon that is stopped."""
 
 import json
 import os
@@ -26,7 +27,8 @@ class Verdicts(OnHosts):
             process.communicate()
 
     def why(self, host):
-        done = subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "--socket", self.hosts.socket(host), "why", "--json"],
+        done = subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "--socket", self.hosts.socket(host),
+                               "why", "--json"],
                               capture_output=True, text=True, timeout=ANSWER_S, check=True)
         return json.loads(done.stdout)["verdicts"]
 

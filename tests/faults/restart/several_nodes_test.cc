@@ -121,7 +121,7 @@ TEST(SeveralNodesRestart, WithoutASuccessorTheWaitEndsEverywhereWithTheReason) {
     const Answer answer = ranks[rank]->finish();
     EXPECT_EQ(answer.result, HDT_ERR_RANK_LOST) << answer.text;
     EXPECT_THAT(answer.text, HasSubstr("node n1"));
-    EXPECT_THAT(answer.text, HasSubstr("nothing was heard of its daemon within 200 ms"));
+    EXPECT_THAT(answer.text, HasSubstr("its daemon sent no message within 200 ms"));
   }
   const Answer own = ranks[1]->finish();
   EXPECT_EQ(own.result, HDT_ERR_DAEMON_LOST) << own.text;

@@ -1,9 +1,11 @@
-"""sandbox.py UNIT VISIBLE PROGRAM ARGUMENTS...: runs PROGRAM with the restrictions of a systemd unit, without systemd.
+"""sandbox.py UNIT VISIBLE PROGRAM ARGUMENTS...: runs PROGRAM with the restrictions of a systemd unit, without
+systemd.
 
-As root. What the kernel does for the unit is done here: the user, no capabilities, no new privileges, a mount namespace that
-can only be read but for the folders of the daemon's socket and state, the filter of system calls, limits. VISIBLE is a folder
-that stays visible wherever it lies: the build. Settings of the service manager's own (restarts, control groups) are left
-out, each by name: a setting that is in neither list is an error, so that nothing is left out unseen.
+As root. What the kernel does for the unit is done here: the user, no capabilities, no new privileges, a mount
+namespace that can only be read but for the folders of the daemon's socket and state, the filter of system
+calls, limits. VISIBLE is a folder that stays visible wherever it lies: the build. Settings of the service
+manager's own (restarts, control groups) are left out, each by name: a setting that is in neither list is an
+error, so that nothing is left out unseen.
 """
 
 import ctypes
@@ -16,22 +18,25 @@ import subprocess
 import sys
 
 # Of the service manager's own, and not of the process.
-MANAGER = {"Type", "NotifyAccess", "ExecStart", "ExecReload", "Restart", "RestartSec", "RestartPreventExitStatus",
-           "WatchdogSec", "TimeoutStopSec", "MemoryMax", "TasksMax", "RuntimeDirectoryPreserve", "KeyringMode", "RemoveIPC",
-           "PrivateMounts", "DevicePolicy"}
-# What others of the unit's settings give already: no capabilities, the filter of system calls, the read-only mounts.
-IMPLIED = {"ProtectClock", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectControlGroups",
-           "RestrictSUIDSGID", "RestrictRealtime", "LockPersonality", "AmbientCapabilities"}
-APPLIED = {"User", "Group", "RuntimeDirectory", "RuntimeDirectoryMode", "StateDirectory", "StateDirectoryMode",
-           "ConfigurationDirectory", "UMask", "LimitNOFILE", "LimitMEMLOCK", "CoredumpFilter", "NoNewPrivileges",
-           "CapabilityBoundingSet", "RestrictNamespaces", "MemoryDenyWriteExecute", "ProtectSystem", "ProtectHome",
-           "PrivateTmp", "PrivateDevices", "ProtectKernelTunables", "RestrictAddressFamilies", "SystemCallArchitectures",
+MANAGER = {"Type", "NotifyAccess", "ExecStart", "ExecReload", "Restart", "RestartSec",
+           "RestartPreventExitStatus", "WatchdogSec", "TimeoutStopSec", "MemoryMax", "TasksMax",
+           "RuntimeDirectoryPreserve", "KeyringMode", "RemoveIPC", "PrivateMounts", "DevicePolicy"}
+# What others of the unit's settings give already: no capabilities, the filter of system calls, the read-only
+# mounts.
+IMPLIED = {"ProtectClock", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
+           "ProtectControlGroups", "RestrictSUIDSGID", "RestrictRealtime", "LockPersonality",
+           "AmbientCapabilities"}
+APPLIED = {"User", "Group", "RuntimeDirectory", "RuntimeDirectoryMode", "StateDirectory",
+           "StateDirectoryMode", "ConfigurationDirectory", "UMask", "LimitNOFILE", "LimitMEMLOCK",
+           "CoredumpFilter", "NoNewPrivileges", "CapabilityBoundingSet", "RestrictNamespaces",
+           "MemoryDenyWriteExecute", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices",
+           "ProtectKernelTunables", "RestrictAddressFamilies", "SystemCallArchitectures",
            "SystemCallFilter", "SystemCallErrorNumber"}
 # All that this program does is what these say; another value is an error.
 EXPECTED = {"NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "RestrictNamespaces": "yes",
-            "MemoryDenyWriteExecute": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes",
-            "PrivateDevices": "yes", "ProtectKernelTunables": "yes", "SystemCallArchitectures": "native",
-            "SystemCallErrorNumber": "EPERM", "LimitMEMLOCK": "infinity"}
+            "MemoryDenyWriteExecute": "yes", "ProtectSystem": "strict", "ProtectHome": "yes",
+            "PrivateTmp": "yes", "PrivateDevices": "yes", "ProtectKernelTunables": "yes",
+            "SystemCallArchitectures": "native", "SystemCallErrorNumber": "EPERM", "LimitMEMLOCK": "infinity"}
 
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 NOBODY = 65534
@@ -60,7 +65,8 @@ def read_service(path):
                 settings[key] = settings.get(key, []) + [value] if value else [""]
     unknown = set(settings) - MANAGER - IMPLIED - APPLIED
     if unknown:
-        raise ValueError(f"{path}: {', '.join(sorted(unknown))}: sandbox.py does not know what that does to a process")
+        raise ValueError(f"{path}: {', '.join(sorted(unknown))}: sandbox.py does not know what that does to "
+                         f"a process")
     for key, value in EXPECTED.items():
         if settings.get(key, [value]) != [value]:
             raise ValueError(f"{path}: {key} is {settings[key]}; sandbox.py knows '{value}' only")
@@ -69,8 +75,8 @@ def read_service(path):
 
 def call_numbers():
     """System calls of this machine, by name, as the C compiler knows them."""
-    done = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", os.devnull], capture_output=True,
-                          text=True, check=True, timeout=60)
+    done = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", os.devnull],
+                          capture_output=True, text=True, check=True, timeout=60)
     numbers = {}
     for line in done.stdout.splitlines():
         words = line.split()
@@ -81,8 +87,8 @@ def call_numbers():
 
 def call_groups():
     """@name -> what is in it, as systemd says."""
-    done = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter"], capture_output=True, text=True, check=True,
-                          timeout=60)
+    done = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter"], capture_output=True, text=True,
+                          check=True, timeout=60)
     groups, name = {}, None
     for line in done.stdout.splitlines():
         if line.startswith("@"):
@@ -127,13 +133,15 @@ class Filter:
         if name not in self.numbers:
             return
         test = [(self.AND, 0, 0, mask), (self.EQUAL, 0, 1, mask)] if exactly else [(self.SET, 0, 1, mask)]
-        self.code += [(self.EQUAL, 0, 3 + len(test), self.numbers[name]), (self.LOAD, 0, 0, 16 + 8 * argument), *test,
-                      (self.RETURN, 0, 0, self.ERROR | error), (self.LOAD, 0, 0, 0)]
+        self.code += [(self.EQUAL, 0, 3 + len(test), self.numbers[name]),
+                      (self.LOAD, 0, 0, 16 + 8 * argument), *test, (self.RETURN, 0, 0, self.ERROR | error),
+                      (self.LOAD, 0, 0, 0)]
 
     def only_values(self, name, argument, values, error):
         tests = [(self.EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-        self.code += [(self.EQUAL, 0, 3 + len(tests), self.numbers[name]), (self.LOAD, 0, 0, 16 + 8 * argument), *tests,
-                      (self.RETURN, 0, 0, self.ERROR | error), (self.LOAD, 0, 0, 0)]
+        self.code += [(self.EQUAL, 0, 3 + len(tests), self.numbers[name]),
+                      (self.LOAD, 0, 0, 16 + 8 * argument), *tests, (self.RETURN, 0, 0, self.ERROR | error),
+                      (self.LOAD, 0, 0, 0)]
 
     def install(self, otherwise):
         code = self.code + [(self.RETURN, 0, 0, otherwise)]
@@ -145,7 +153,8 @@ class Filter:
 
 def filter_of(settings):
     made = Filter(call_numbers())
-    made.answer("clone3", Filter.ERROR | ENOSYS)  # its flags cannot be seen: the C library takes clone() instead
+    # its flags cannot be seen: the C library takes clone() instead
+    made.answer("clone3", Filter.ERROR | ENOSYS)
     made.answer("setns", Filter.ERROR | EPERM)
     for name in ("clone", "unshare"):
         made.refuse_bits(name, 0, 0x7e020080)  # a namespace
@@ -168,12 +177,14 @@ def checked(result, what):
 
 
 def mount(source, target, kind, flags, data=""):
-    checked(LIBC.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()), f"mount {target}")
+    checked(LIBC.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()),
+            f"mount {target}")
 
 
 def copy_of(path):
     """A mount of what is at the path now, which can be put anywhere later."""
-    return checked(LIBC.syscall(OPEN_TREE, AT_FDCWD, path.encode(), 1 | AT_RECURSIVE | os.O_CLOEXEC), f"open_tree {path}")
+    return checked(LIBC.syscall(OPEN_TREE, AT_FDCWD, path.encode(), 1 | AT_RECURSIVE | os.O_CLOEXEC),
+                   f"open_tree {path}")
 
 
 def put(tree, path, is_folder=True):
@@ -187,7 +198,8 @@ def put(tree, path, is_folder=True):
 
 def set_read_only(path, read_only, flags=0):
     attributes = struct.pack("QQQQ", *((MOUNT_ATTR_RDONLY, 0) if read_only else (0, MOUNT_ATTR_RDONLY)), 0, 0)
-    checked(LIBC.syscall(MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, ctypes.c_char_p(attributes), len(attributes)),
+    checked(LIBC.syscall(MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, ctypes.c_char_p(attributes),
+                         len(attributes)),
             f"mount_setattr {path}")
 
 
@@ -199,8 +211,10 @@ def make_mounts(visible, writable):
     checked(LIBC.unshare(CLONE_NEWNS), "unshare")
     mount("none", "/", "", MS_REC | MS_SLAVE)
     # PrivateTmp, ProtectHome, PrivateDevices: what is seen of these is what is put there again.
-    masked = [folder for folder in ("/tmp", "/var/tmp", "/home", "/root", "/run/user") if os.path.isdir(folder)]
-    shown = [(path, copy_of(path)) for path in [*writable, visible] if any(is_in(path, folder) for folder in masked)]
+    masked = [folder for folder in ("/tmp", "/var/tmp", "/home", "/root", "/run/user")
+              if os.path.isdir(folder)]
+    shown = [(path, copy_of(path)) for path in [*writable, visible]
+             if any(is_in(path, folder) for folder in masked)]
     devices = [(name, copy_of("/dev/" + name)) for name in DEVICES if os.path.exists("/dev/" + name)]
     folders = {name for name, _ in devices if os.path.isdir("/dev/" + name)}
     # ProtectSystem=strict; what the kernel shows of itself is left to ProtectKernelTunables.
@@ -245,7 +259,8 @@ def flag(arguments, name):
 
 
 def own_folders(arguments):
-    """Where the tests have the daemon's socket and state: they stand for RuntimeDirectory and StateDirectory."""
+    """Where the tests have the daemon's socket and state: they stand for RuntimeDirectory and
+    StateDirectory."""
     folders = []
     if flag(arguments, "--node.socket"):
         folders.append(os.path.dirname(flag(arguments, "--node.socket")))

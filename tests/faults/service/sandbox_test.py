@@ -1,5 +1,6 @@
-"""sandbox_test.py ROOT BUILD [TESTS FILTER]: the service's unit file. Without TESTS: how it is judged, and that its restrictions
-hold; with TESTS: that program of the test suite, each hdtcommd of which runs inside of them.
+"""sandbox_test.py ROOT BUILD [TESTS FILTER]: the service's unit file. Without TESTS: how it is judged, and
+that its restrictions hold; with TESTS: that program of the test suite, each hdtcommd of which runs inside of
+them.
 """
 
 import os
@@ -33,8 +34,8 @@ def why_not():
         if not os.stat(folder).st_mode & stat.S_IXOTH:
             return f"{folder} is closed to other users, and the daemon is to run as one"
         folder = os.path.dirname(folder)
-    done = subprocess.run([*SANDBOX, os.path.join(BUILD, "tests", "sandbox_probe")], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run([*SANDBOX, os.path.join(BUILD, "tests", "sandbox_probe")], capture_output=True,
+                          text=True, timeout=60, check=False)
     if "Operation not permitted" in done.stderr and done.returncode != 0:
         return "this machine does not let root make it: " + done.stderr.strip().splitlines()[-1]
     return ""
@@ -45,15 +46,16 @@ def is_sanitized(program):
     return "libasan" in done.stdout or "libtsan" in done.stdout
 
 
-SANDBOX = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox.py"), UNIT, BUILD]
+SANDBOX = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox.py"), UNIT,
+           BUILD]
 
 
 class Unit(unittest.TestCase):
     def test_exposure(self):
         if shutil.which(ANALYZE) is None:
             self.skipTest(f"{ANALYZE} is missing (Debian package systemd)")
-        done = subprocess.run([ANALYZE, "--no-pager", "security", "--offline=yes", UNIT], capture_output=True, text=True,
-                              timeout=60, check=False)
+        done = subprocess.run([ANALYZE, "--no-pager", "security", "--offline=yes", UNIT], capture_output=True,
+                              text=True, timeout=60, check=False)
         line = [line for line in done.stdout.splitlines() if "Overall exposure level" in line]
         self.assertEqual(len(line), 1, done.stdout + done.stderr)
         print(line[0])
@@ -79,14 +81,16 @@ class Sandbox(unittest.TestCase):
     def test_what_it_refuses_and_what_it_does_not(self):
         with tempfile.TemporaryDirectory(prefix="hdt-sandbox-") as folder:
             done = subprocess.run([*SANDBOX, os.path.join(BUILD, "tests", "sandbox_probe"), "--node.socket",
-                                   os.path.join(folder, "n.sock")], capture_output=True, text=True, timeout=60, check=False)
+                                   os.path.join(folder, "n.sock")], capture_output=True, text=True,
+                                  timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         told = dict(line.split() for line in done.stdout.splitlines())
         told = {what: int(number) for what, number in told.items()}
         self.assertNotEqual(told.pop("uid"), 0)
-        refused = {"write_etc": {30}, "write_usr": {30}, "write_sysctl": {13, 30}, "see_kmsg": {2}, "see_root": {2},
-                   "packet": {97}, "bluetooth": {97}, "raw": {1, 93}, "ptrace": {1}, "namespace": {1}, "mount": {1},
-                   "setuid": {1}, "bpf": {1}, "keyring": {1}, "write_and_execute": {1}}
+        refused = {"write_etc": {30}, "write_usr": {30}, "write_sysctl": {13, 30}, "see_kmsg": {2},
+                   "see_root": {2},
+                   "packet": {97}, "bluetooth": {97}, "raw": {1, 93}, "ptrace": {1}, "namespace": {1},
+                   "mount": {1}, "setuid": {1}, "bpf": {1}, "keyring": {1}, "write_and_execute": {1}}
         for what, errors in refused.items():
             self.assertIn(told.pop(what), errors, what)
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -96,7 +100,8 @@ class Sandbox(unittest.TestCase):
 
 
 def run_tests(program, only):
-    """The exit code of the test program: its daemons are started through a program that enters the sandbox first."""
+    """The exit code of the test program: its daemons are started through a program that enters the sandbox
+    first."""
     if REASON:
         print("skipped:", REASON)
         return SKIPPED

@@ -208,7 +208,7 @@ TEST(ServiceManager, ThatIsGoneIsNamedOnce) {
   }
   NodeProcess node(folder, 0, {}, environment);
   const Deadline deadline = Deadline::after_ms(kWaitMs);
-  const std::string words = "was not told 'READY=1': ";
+  const std::string words = "cannot send 'READY=1' to the service manager at ";
   while (node.process().errors().find(words) == std::string::npos && !deadline.expired()) ::usleep(5'000);
   EXPECT_THAT(node.process().errors(), HasSubstr(words));
   EXPECT_TRUE(connect_seqpacket(node.socket()).is_ok());

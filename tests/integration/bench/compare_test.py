@@ -1,4 +1,5 @@
-"""compare_test.py BUILD: bench/compare from end to end, on few and quick rows. Figures are not judged here."""
+"""compare_test.py BUILD: bench/compare from end to end, on few and quick rows. Figures are not judged
+here."""
 
 import json
 import os
@@ -13,8 +14,8 @@ TIMEOUT_S = 300
 
 
 def compare(*arguments):
-    return subprocess.run([sys.executable, "-B", COMPARE, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=TIMEOUT_S, check=False)
+    return subprocess.run([sys.executable, "-B", COMPARE, *arguments], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 class Compare(unittest.TestCase):
@@ -22,7 +23,8 @@ class Compare(unittest.TestCase):
         rows = ["node-bound", "net-bound", "idle-cpu", "group-memory"]
         with tempfile.TemporaryDirectory(prefix="hdt-compare-test-") as folder:
             path = os.path.join(folder, "figures.json")
-            done = compare("--build", BUILD, "--quick", "--rows", ",".join(rows), "--daemon", "separate", "--json", path)
+            done = compare("--build", BUILD, "--quick", "--rows", ",".join(rows), "--daemon", "separate",
+                           "--json", path)
             self.assertIn(done.returncode, (0, 1), done.stderr)
             with open(path, encoding="utf-8") as file:
                 document = json.load(file)
@@ -32,10 +34,12 @@ class Compare(unittest.TestCase):
             self.assertIn(f"| {row['name']} | ", done.stdout)
         self.assertEqual(len(document["rows"][1]["points"]), 3)
         self.assertGreater(document["rows"][0]["figure"], 0)
-        self.assertEqual(done.returncode, 0 if all(row["verdict"] == "met" for row in document["rows"]) else 1)
+        self.assertEqual(done.returncode, 0 if all(row["verdict"] == "met" for row in document["rows"])
+                         else 1)
 
     def test_wrong_usage(self):
-        for arguments, expected in ((("--rows", "node-hugest"), "--rows: 'node-hugest' is not known; expected one of"),
+        for arguments, expected in ((("--rows", "node-hugest"),
+                                     "--rows: 'node-hugest' is not known; expected one of"),
                                     (("--build", "/nowhere"), "--build: no hdt-commbench in /nowhere/bin")):
             done = compare(*arguments)
             self.assertEqual(done.returncode, 2)

@@ -16,15 +16,16 @@ def run(*command):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("HDT_", "OMPI_", "PMIX_"))}
     # Leak reports of the peers' libraries are not ours to judge.
     clean["ASAN_OPTIONS"] = "detect_leaks=0"
-    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=TIMEOUT_S, check=False, env=clean)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=TIMEOUT_S, check=False, env=clean)
 
 
 def built_engines():
     """Those that the program does not refuse to start."""
     engines = ["hdt", "raw"]
     for peer in ("gloo", "mpi"):
-        done = run(PROGRAM, "allreduce", "--engine", "hdt," + peer, "--local", "2", "-b", "8", "-n", "1", "-w", "0")
+        done = run(PROGRAM, "allreduce", "--engine", "hdt," + peer, "--local", "2", "-b", "8", "-n", "1",
+                   "-w", "0")
         if done.returncode == 0:
             engines.append(peer)
         elif "is not built in; install" not in done.stderr:
@@ -41,8 +42,8 @@ class Engines(unittest.TestCase):
         engines = engines or self.engines
         with tempfile.TemporaryDirectory(prefix="hdt-commbench-") as folder:
             path = os.path.join(folder, "result.json")
-            done = run(PROGRAM, *arguments, "--engine", ",".join(engines), "--json", path, "-n", "2", "-w", "1",
-                       "--rounds", "2", "--timeout", "60")
+            done = run(PROGRAM, *arguments, "--engine", ",".join(engines), "--json", path, "-n", "2", "-w",
+                       "1", "--rounds", "2", "--timeout", "60")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             with open(path, encoding="utf-8") as file:
                 report = json.load(file)
@@ -62,7 +63,8 @@ class Engines(unittest.TestCase):
                 continue
             for placement in filter(None, (row["out_of_place"], row["in_place"])):
                 verified = row["engine"] != "raw" and row["collective"] != "barrier"
-                if row["engine"] != "gloo" or row["collective"] != "reduce_scatter":  # wrong now and then on busy cores
+                # wrong now and then on busy cores
+                if row["engine"] != "gloo" or row["collective"] != "reduce_scatter":
                     self.assertEqual(placement["wrong"], 0 if verified else None, what)
                 self.assertEqual(len(placement["round_p50_us"]), 2, what)
                 self.assertGreater(placement["ratio"], 0, what)
@@ -74,12 +76,12 @@ class Engines(unittest.TestCase):
                 and all(row[key] == value for key, value in wanted.items())]
 
     def test_every_call_between_nodes(self):
-        report = self.measure("all", "--nodes", "2", "--local", "1", "-d", "all", "-o", "all", "-b", "8", "-e", "64K", "-f",
-                              "128")
+        report = self.measure("all", "--nodes", "2", "--local", "1", "-d", "all", "-o", "all", "-b", "8",
+                              "-e", "64K", "-f", "128")
         self.assertTrue(self.measured(report, "raw", collective="allreduce"))
         for peer in set(self.engines) - {"hdt", "raw"}:
-            for what in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "gather", "scatter",
-                         "sendrecv"):
+            for what in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall",
+                         "gather", "scatter", "sendrecv"):
                 self.assertTrue(self.measured(report, peer, collective=what, type="float32"), (peer, what))
             self.assertFalse(self.measured(report, peer, op="avg"))
             self.assertFalse(self.measured(report, peer, collective="allreduce", type="bfloat16"))
@@ -93,7 +95,8 @@ class Engines(unittest.TestCase):
     def test_large_messages(self):
         report = self.measure("allreduce", "reduce_scatter", "--nodes", "2", "-b", "16M")
         for row in report["rows"]:
-            self.assertGreater(row["out_of_place"]["sent_bytes"].get("lo", 0), row["bytes"] / 4, row["engine"])
+            self.assertGreater(row["out_of_place"]["sent_bytes"].get("lo", 0), row["bytes"] / 4,
+                               row["engine"])
 
     def test_a_ring_of_three_nodes_for_the_bound(self):
         self.measure("allreduce", "allgather", "--nodes", "3", "-b", "1M", engines=["raw", "hdt"])
@@ -114,10 +117,12 @@ class Engines(unittest.TestCase):
         self.assertIn("--engine: mpi needs ranks that were started by mpirun", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
         environment = {"PATH": "/nowhere"}
-        done = subprocess.run([PROGRAM, "allreduce", "-b", "8", "--engine", "mpi", "--local", "2"], env=environment,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run([PROGRAM, "allreduce", "-b", "8", "--engine", "mpi", "--local", "2"],
+                              env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(done.stderr, "hdt-commbench: --engine: mpi needs mpirun in PATH; install openmpi-bin\n")
+        self.assertEqual(done.stderr,
+                         "hdt-commbench: --engine: mpi needs mpirun in PATH; install openmpi-bin\n")
 
 
 if __name__ == "__main__":

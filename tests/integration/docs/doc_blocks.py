@@ -1,13 +1,14 @@
 """doc_blocks.py: the fenced blocks of a documentation page that tests use.
 
-A line <!-- runnable --> before a block says that a test runs it with bash; <!-- file: NAME --> says that the block is
-the contents of file NAME, which runnable blocks further down find in their current folder.
+A line <!-- runnable --> before a block says that a test runs it with bash; <!-- file: NAME --> says that the
+block is the contents of file NAME, which runnable blocks further down find in their current folder.
 """
 
 import os
 import re
 
-MARK = re.compile(r"^<!-- (?:(runnable)|file: ([\w.-]+)) -->\n```[\w+-]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"^<!-- (?:(runnable)|file: ([\w.-]+)) -->\n```[\w+-]*\n(.*?)^```$",
+                  re.MULTILINE | re.DOTALL)
 
 
 def blocks(page):
@@ -17,7 +18,8 @@ def blocks(page):
     marks = len(re.findall(r"^<!-- (?:runnable|file:)", text, re.MULTILINE))
     found = [(m.group(2), m.group(3), text.count("\n", 0, m.start(3))) for m in MARK.finditer(text)]
     if len(found) != marks:
-        raise ValueError(f"{page}: {marks} marks but {len(found)} marked blocks; a block must follow its mark at once")
+        raise ValueError(f"{page}: {marks} marks but {len(found)} marked blocks; a block must follow its "
+                         f"mark at once")
     return found
 
 

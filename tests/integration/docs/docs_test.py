@@ -1,7 +1,7 @@
 """docs_test.py ROOT BUILD: runs every block of the documentation that is marked runnable.
 
-The blocks of one page run one after the other in one empty folder, as a reader would; $PREFIX is an installed tree,
-the build's programs are in PATH.
+The blocks of one page run one after the other in one empty folder, as a reader would; $PREFIX is an installed
+tree, the build's programs are in PATH.
 """
 
 import os
@@ -25,8 +25,9 @@ def run_page(page, environment):
             ran += 1
             try:
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                      text=True, timeout=BLOCK_TIMEOUT_S, check=False)
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, timeout=BLOCK_TIMEOUT_S,
+                                      check=False)
                 code, output = done.returncode, done.stdout
             except subprocess.TimeoutExpired as error:
                 code, output = "timeout", (error.stdout or b"").decode(errors="replace")
@@ -45,7 +46,8 @@ def main():
     total = failed = 0
     with tempfile.TemporaryDirectory(prefix="hdt-prefix-") as prefix:
         environment["PREFIX"] = prefix
-        subprocess.run(["cmake", "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--install", build, "--prefix", prefix], check=True,
+                       stdout=subprocess.DEVNULL)
         for page in doc_blocks.pages(root):
             ran, failures = run_page(page, environment)
             total += ran

@@ -1,5 +1,5 @@
-"""install_test.py ROOT BUILD [SANITIZERS]: an installed tree is complete, can be moved, and the C program of the user
-guide builds against it with pkg-config and with find_package, and runs.
+"""install_test.py ROOT BUILD [SANITIZERS]: an installed tree is complete, can be moved, and the C program of
+the user guide builds against it with pkg-config and with find_package, and runs.
 """
 
 import os
@@ -70,8 +70,8 @@ class Installed(unittest.TestCase):
 
     def test_holds_what_it_should(self):
         for name in ("hdt.h", "hdt.hpp", "libhdt.so", "libhdt.so.0", "hdt.pc", "hdtConfig.cmake",
-                     "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench", "hdt-data", "hdt-plan", "plan.hpp",
-                     "libhdtplan.so", "768-cluster.toml", "hdt-backend-test", "libhdt-backend.a"):
+                     "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench", "hdt-data", "hdt-plan",
+                     "plan.hpp", "libhdtplan.so", "768-cluster.toml", "hdt-backend-test", "libhdt-backend.a"):
             self.find(name)
 
     def test_programs_find_their_library(self):
@@ -83,10 +83,11 @@ class Installed(unittest.TestCase):
         # The command of docs/backend-guide.md.
         run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", *SANITIZE,
              "-I" + os.path.join(self.prefix, "include", "hdt", "backend"),
-             os.path.join(ROOT, "docs", "examples", "backend", "local.cc"), "-L" + self.library_folder, "-lhdt-backend",
-             "-o", os.path.join(modules, "libhdt-transport-local.so")])
+             os.path.join(ROOT, "docs", "examples", "backend", "local.cc"), "-L" + self.library_folder,
+             "-lhdt-backend", "-o", os.path.join(modules, "libhdt-transport-local.so")])
         environment = dict(os.environ, HDT_TRANSPORT_PATH=modules)
-        told = run([self.find("hdt-backend-test"), "local", "--option", "addresses=127.0.5.1,127.0.5.2"], env=environment)
+        told = run([self.find("hdt-backend-test"), "local", "--option", "addresses=127.0.5.1,127.0.5.2"],
+                   env=environment)
         self.assertIn("backend local on lo1 (127.0.5.2)", told)
         self.assertIn("1 test, listed below", told)  # skipped: nobody said which address never answers
         self.assertNotIn("FAILED", told)

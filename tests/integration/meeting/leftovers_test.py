@@ -25,8 +25,8 @@ class Leftovers(unittest.TestCase):
         self.daemons = []
         for node in range(2):
             self.daemons.append(start_daemon(
-                ["prlimit", "--nofile=1024:1024"], f"n{node}", self.file(f"{node}.sock"), self.file(f"{node}.log"),
-                "--nics.addresses", f"127.0.1.{node + 1}", "--nics.port", "0"))
+                ["prlimit", "--nofile=1024:1024"], f"n{node}", self.file(f"{node}.sock"),
+                self.file(f"{node}.log"), "--nics.addresses", f"127.0.1.{node + 1}", "--nics.port", "0"))
         self.port = 31000
         with open(f"/proc/{self.daemons[0].pid}/maps", encoding="utf-8") as file:
             self.sanitized = any(library in line for line in file for library in ("libasan", "libtsan"))
@@ -44,8 +44,8 @@ class Leftovers(unittest.TestCase):
         ranks = []
         for rank in range(2):
             # A rank that is killed leaves while the other one still works.
-            variables = environment(HDT_SOCKET=self.file(f"{rank}.sock"), MASTER_ADDR="127.0.1.1", RANK=str(rank),
-                                    MASTER_PORT=str(self.port), WORLD_SIZE="2")
+            variables = environment(HDT_SOCKET=self.file(f"{rank}.sock"), MASTER_ADDR="127.0.1.1",
+                                    RANK=str(rank), MASTER_PORT=str(self.port), WORLD_SIZE="2")
             ranks.append(Rank(subprocess.Popen([PROGRAM, "groups", str(groups), ending], env=variables,
                                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
         for number, rank in enumerate(ranks):
@@ -72,7 +72,8 @@ class Leftovers(unittest.TestCase):
         return table
 
     def settled(self):
-        """When a meeting place closes and sessions end, counts fall; they are taken when they no longer do."""
+        """When a meeting place closes and sessions end, counts fall; they are taken when they no longer
+        do."""
         before = self.used()
         deadline = time.monotonic() + SETTLED_S
         still = 0

@@ -1,5 +1,5 @@
-"""meeting_hosts.py: hosts made of network namespaces, with addresses of either family, an /etc/hosts of their own, and a
-daemon or none. Tests that use it are skipped where the machine does not permit namespaces."""
+"""meeting_hosts.py: hosts made of network namespaces, with addresses of either family, an /etc/hosts of their
+own, and a daemon or none. Tests that use it are skipped where the machine does not permit namespaces."""
 
 import os
 import subprocess
@@ -35,8 +35,8 @@ def environment(**more):
     for name in FOREIGN:
         if name not in more:
             variables.pop(name, None)
-    return {name: value for name, value in variables.items() if not name.startswith(("OMPI_", "PMIX_", "SLURM_"))
-            or name in more or name == "OMPI_MCA_rtc"}
+    return {name: value for name, value in variables.items()
+            if not name.startswith(("OMPI_", "PMIX_", "SLURM_")) or name in more or name == "OMPI_MCA_rtc"}
 
 
 def skip_without_namespaces():
@@ -73,8 +73,9 @@ class Rank:
 def start_daemon(wrapper, name, socket, log, *flags):
     """A hdtcommd that serves when this returns."""
     with open(log, "w", encoding="utf-8") as file:
-        process = subprocess.Popen([*wrapper, os.path.join(BUILD, "bin", "hdtcommd"), "--node.name", name, "--node.socket",
-                                    socket, *flags], env=environment(), stdout=file, stderr=file)
+        process = subprocess.Popen([*wrapper, os.path.join(BUILD, "bin", "hdtcommd"), "--node.name", name,
+                                    "--node.socket", socket, *flags], env=environment(), stdout=file,
+                                   stderr=file)
     deadline = time.monotonic() + READY_S
     while not os.path.exists(socket):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -85,7 +86,8 @@ def start_daemon(wrapper, name, socket, log, *flags):
 
 
 class Network:
-    """Two hosts, a and b, joined by a cable. families: "4", "6" or "46". `hosts`: the text of each host's /etc/hosts."""
+    """Two hosts, a and b, joined by a cable. families: "4", "6" or "46". `hosts`: the text of each host's
+    /etc/hosts."""
 
     V4 = {"a": "10.9.0.1", "b": "10.9.0.2"}
     V6 = {"a": "fd00:9::1", "b": "fd00:9::2"}
@@ -135,8 +137,8 @@ class Network:
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "-m", "sh", "-c", inner, "sh", *command]
 
     def start_daemon(self, host, *flags):
-        self.processes.append(start_daemon(self.command(host), host, self.socket(host), self.file(f"log.{host}"),
-                                           *self.security(), *flags))
+        self.processes.append(start_daemon(self.command(host), host, self.socket(host),
+                                           self.file(f"log.{host}"), *self.security(), *flags))
 
     def security(self):
         return ["--security.cluster_key_file", cluster_key(self.folder.name)]
@@ -151,7 +153,8 @@ class Network:
         return environment(**own, **more)
 
     def rank(self, host, *arguments, **variables):
-        return Rank(subprocess.Popen(self.command(host, PROGRAM, *arguments), env=self.variables(host, **variables),
+        return Rank(subprocess.Popen(self.command(host, PROGRAM, *arguments),
+                                     env=self.variables(host, **variables),
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
 
     def close(self):

@@ -1,5 +1,5 @@
-"""Every way to meet, on every kind of host, with daemons and without: each works, or is refused at once with a reason.
-The table in docs/guide.md ("Where ranks meet") is what this test shows."""
+"""Every way to meet, on every kind of host, with daemons and without: each works, or is refused at once with
+a reason. The table in docs/guide.md ("Where ranks meet") is what this test shows."""
 
 import os
 import shutil
@@ -8,21 +8,24 @@ import unittest
 
 from meeting_hosts import BUILD, PROGRAM, Network, Rank, skip_without_namespaces
 
-# Within this time a rank succeeds or knows why it cannot; on a busy machine the making of a group takes a while.
+# Within this time a rank succeeds or knows why it cannot; on a busy machine the making of a group takes a
+# while.
 SOON_S = 30
 LOOPBACK = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 V6_FIRST = "::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 localhost\n"
 A4, A6 = Network.V4["a"], Network.V6["a"]
 
-# form: families of the network, what host a and b have in /etc/hosts, the text that names rank 0's host, rank 1's host.
+# form: families of the network, what host a and b have in /etc/hosts, the text that names rank 0's host, rank
+# 1's host.
 FORMS = {
     "IPv4": ("4", LOOPBACK, LOOPBACK, A4, "b"),
     "IPv6": ("6", LOOPBACK, LOOPBACK, A6, "b"),
-    "dual stack": ("46", LOOPBACK + f"{A6} node0\n{A4} node0\n", LOOPBACK + f"{A6} node0\n{A4} node0\n", "node0", "b"),
+    "dual stack": ("46", LOOPBACK + f"{A6} node0\n{A4} node0\n", LOOPBACK + f"{A6} node0\n{A4} node0\n",
+                   "node0", "b"),
     "name": ("4", LOOPBACK + f"{A4} node0\n", LOOPBACK + f"{A4} node0\n", "node0", "b"),
     # Both families are known for the name; only one of them is on the network.
-    "name, one family dead": ("4", LOOPBACK + f"{A6} node0\n{A4} node0\n", LOOPBACK + f"{A6} node0\n{A4} node0\n",
-                              "node0", "b"),
+    "name, one family dead": ("4", LOOPBACK + f"{A6} node0\n{A4} node0\n",
+                              LOOPBACK + f"{A6} node0\n{A4} node0\n", "node0", "b"),
     "localhost": ("4", V6_FIRST, V6_FIRST, "localhost", "a"),
     "127.0.1.1": ("4", LOOPBACK + "127.0.1.1 node0\n", LOOPBACK + f"{A4} node0\n", "node0", "b"),
 }
@@ -55,10 +58,12 @@ class Matrix(unittest.TestCase):
 
     def unique_id(self, network, _, second):
         file = network.file(f"id.{next_port()}")
-        return [network.rank(host, "id", file, str(rank), "2", "5") for rank, host in enumerate(("a", second))]
+        return [network.rank(host, "id", file, str(rank), "2", "5")
+                for rank, host in enumerate(("a", second))]
 
     def by_variables(self, network, second, name_of):
-        return [network.rank(host, "job", "5", "0", **name_of(rank)) for rank, host in enumerate(("a", second))]
+        return [network.rank(host, "job", "5", "0", **name_of(rank))
+                for rank, host in enumerate(("a", second))]
 
     def hdt_rendezvous(self, network, name, second):
         place = f"[{name}]:{next_port()}" if ":" in name else f"{name}:{next_port()}"
@@ -73,8 +78,8 @@ class Matrix(unittest.TestCase):
     def slurm(self, network, name, second):
         job = str(next_port())
         return self.by_variables(network, second, lambda rank: {
-            "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": f"{name},node9", "SLURM_PROCID": str(rank),
-            "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"})
+            "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": f"{name},node9",
+            "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"})
 
     # Both ranks on host a: mpirun itself is not what is tested here.
     def mpirun(self, network, *_):
@@ -88,8 +93,8 @@ class Matrix(unittest.TestCase):
         os.chmod(script, 0o755)
         variables = network.variables("a", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                       OMPI_MCA_rtc="^hwloc")
-        done = subprocess.run(network.command("a", "mpirun", "-np", "2", "--oversubscribe", script), env=variables,
-                              capture_output=True, text=True, timeout=SOON_S, check=False)
+        done = subprocess.run(network.command("a", "mpirun", "-np", "2", "--oversubscribe", script),
+                              env=variables, capture_output=True, text=True, timeout=SOON_S, check=False)
         ranks = []
         for number in range(2):
             path = os.path.join(folder, str(number))
@@ -146,7 +151,8 @@ class Refused(unittest.TestCase):
                      [Network.V4["b"] + ":5001", "no address of its host"])
 
     def test_every_address_of_a_host_is_no_place(self):
-        self.refused({"MASTER_ADDR": "0.0.0.0", "MASTER_PORT": "5000", "RANK": "1", "WORLD_SIZE": "2"}, ["MASTER_ADDR"])
+        self.refused({"MASTER_ADDR": "0.0.0.0", "MASTER_PORT": "5000", "RANK": "1", "WORLD_SIZE": "2"},
+                     ["MASTER_ADDR"])
 
     def test_variables_that_contradict_each_other(self):
         self.refused({"MASTER_ADDR": "10.9.0.1", "MASTER_PORT": "5000", "RANK": "1", "WORLD_SIZE": "2",

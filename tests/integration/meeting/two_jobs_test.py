@@ -1,5 +1,6 @@
-"""Two jobs with the same variables on the same nodes: none ever gets the other's bytes, none hangs, and a job that is
-refused says which job is there. HDT_TEST_ROUNDS sets how often jobs of several users start at the same moment."""
+"""Two jobs with the same variables on the same nodes: none ever gets the other's bytes, none hangs, and a job
+that is refused says which job is there. HDT_TEST_ROUNDS sets how often jobs of several users start at the
+same moment."""
 
 import os
 import random
@@ -28,7 +29,8 @@ class TwoJobs(unittest.TestCase):
 
     @classmethod
     def daemon(cls, node):
-        return start_daemon([], f"n{node}", cls.file(f"{node}.sock"), cls.file(f"{node}.log"), "--nics.addresses",
+        return start_daemon([], f"n{node}", cls.file(f"{node}.sock"), cls.file(f"{node}.log"),
+                            "--nics.addresses",
                             f"127.0.1.{node + 1}", "--nics.port", "0")
 
     @classmethod
@@ -47,11 +49,12 @@ class TwoJobs(unittest.TestCase):
         ranks = []
         for rank in which:
             variables = environment(HDT_SOCKET=self.file(f"{rank}.sock"), HDT_TIMEOUT_MS=TIMEOUT_MS,
-                                    MASTER_ADDR="127.0.1.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2", **more)
+                                    MASTER_ADDR="127.0.1.1", MASTER_PORT=str(port), RANK=str(rank),
+                                    WORLD_SIZE="2", **more)
             command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c",
                        f"sleep {delay[rank]}; exec \"$@\"", "sh", PROGRAM, "job", str(mark), str(seconds)]
-            ranks.append(Rank(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                               text=True)))
+            ranks.append(Rank(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE,
+                                               stderr=subprocess.STDOUT, text=True)))
         return ranks
 
     def succeeded(self, ranks):
@@ -102,12 +105,14 @@ class TwoJobs(unittest.TestCase):
             self.succeeded(job)
 
     def test_jobs_with_secrets_of_their_own_do_not_touch(self):
-        jobs = [self.job(USERS[0], 10 + number, 2, 29530, HDT_JOB_SECRET=f"secret {number}") for number in range(3)]
+        jobs = [self.job(USERS[0], 10 + number, 2, 29530, HDT_JOB_SECRET=f"secret {number}")
+                for number in range(3)]
         for job in jobs:
             self.succeeded(job)
 
     def test_users_of_one_job_with_a_secret_meet(self):
-        ranks = [self.job(USERS[rank], 3, 0, 29540, which=(rank,), HDT_JOB_SECRET="of both") for rank in range(2)]
+        ranks = [self.job(USERS[rank], 3, 0, 29540, which=(rank,), HDT_JOB_SECRET="of both")
+                 for rank in range(2)]
         self.succeeded(ranks[0] + ranks[1])
 
     def test_a_rank_that_comes_after_the_failure_hears_of_it(self):

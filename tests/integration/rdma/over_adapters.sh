@@ -1,7 +1,9 @@
 #!/bin/bash
-# over_adapters: in the virtual machine of tools/rdma-vm (one guest): what runs over loopback elsewhere, over RDMA adapters.
+# over_adapters: in the virtual machine of tools/rdma-vm (one guest): what runs over loopback elsewhere, over
+# RDMA adapters.
 # over_adapters.sh PART BUILD_FOLDER, PART is
-#   ofi, ucx      the conformance suite over libfabric's verbs provider, or over UCX's rc, between the two ends of a cable
+#   ofi, ucx      the conformance suite over libfabric's verbs provider, or over UCX's rc, between the two
+#                 ends of a cable
 #   collectives   calls, types, reductions and shapes over the rdma backend
 #   change        running groups go through tcp, rdma, and ofi and ucx over the adapters
 set -uo pipefail
@@ -10,7 +12,8 @@ part=$1 build=$2
 export HDT_TEST_ADDRESSES="10.77.0.1 10.77.0.2 10.77.0.1" UCX_LOG_LEVEL=error
 suite=("$build/bin/hdt-backend-test" --nic eth0,ethb0 --silent-address 10.77.0.99:4000)
 modules="ofi ucx rdma"
-# On an emulated processor a hundred endpoints of these libraries take minutes, and UCX ten seconds to look at the adapters.
+# On an emulated processor a hundred endpoints of these libraries take minutes, and UCX ten seconds to look at
+# the adapters.
 if [ "$RDMA_VM_ACCEL" = tcg ]; then
   modules="ofi rdma"
   suite+=(--gtest_filter=-*ManyConnectionsAtOnce*)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# two_nodes: in the virtual machine of tools/rdma-vm (one guest or two): a hdtcommd on each of two hosts with two RDMA NICs, and
-# every collective over the rdma backend, verified; then one of two cables fails under running jobs and
-# comes back.
+# two_nodes: in the virtual machine of tools/rdma-vm (one guest or two): a hdtcommd on each of two hosts with
+# two RDMA NICs, and every collective over the rdma backend, verified; then one of two cables fails under
+# running jobs and comes back.
 # two_nodes.sh BIN_FOLDER
 set -uo pipefail
 bin=$1
@@ -19,9 +19,11 @@ fail() {
 job() {
   local name=$1
   shift
-  HDT_RANK=1 HDT_SOCKET=$folder/1.sock as-host 1 timeout 200 "$bin/hdt-commbench" "$@" >"$folder/$name-1.log" 2>&1 &
+  HDT_RANK=1 HDT_SOCKET=$folder/1.sock as-host 1 timeout 200 "$bin/hdt-commbench" "$@" \
+    >"$folder/$name-1.log" 2>&1 &
   local other=$!
-  HDT_RANK=0 HDT_SOCKET=$folder/0.sock as-host 0 timeout 200 "$bin/hdt-commbench" "$@" >"$folder/$name-0.log" 2>&1 ||
+  HDT_RANK=0 HDT_SOCKET=$folder/0.sock as-host 0 timeout 200 "$bin/hdt-commbench" "$@" \
+    >"$folder/$name-0.log" 2>&1 ||
     fail "$name: rank 0 ended with $?"
   wait $other || fail "$name: rank 1 ended with $?"
   host-barrier "$name"
@@ -29,7 +31,8 @@ job() {
 
 for host in 0 1; do
   as-host $host "$bin/hdtcommd" --node.name "h$host" --node.socket "$folder/$host.sock" \
-    --nics.addresses "10.77.0.$((host + 1)),10.77.1.$((host + 1))" --security.insecure true >"$folder/daemon-$host.log" 2>&1 &
+    --nics.addresses "10.77.0.$((host + 1)),10.77.1.$((host + 1))" --security.insecure true \
+    >"$folder/daemon-$host.log" 2>&1 &
 done
 for host in 0 1; do
   [ "$RDMA_VM_LINK" != guests ] || [ "$RDMA_VM_HOST" = $host ] || continue
@@ -59,8 +62,9 @@ wait_for() {
 rails() { grep -h 'rail to node' "$folder"/daemon-*.log | grep -c "$1"; }
 more_rails() { [ "$(rails "$1")" -gt "$2" ]; }
 
-# The second cable loses everything under running jobs, and is whole again: values stay right, its rail is lost and taken up again.
-# (A NIC that is down for soft-RoCE of Linux 6.1 makes no connections any more; see rdma_conformance.cc.)
+# The second cable loses everything under running jobs, and is whole again: values stay right, its rail is
+# lost and taken up again. (A NIC that is down for soft-RoCE of Linux 6.1 makes no connections any more; see
+# rdma_conformance.cc.)
 lose_and_restore() {
   modprobe sch_netem
   for nic in eth1 ethb1; do tc qdisc replace dev $nic root netem loss 100%; done
@@ -75,7 +79,8 @@ if [ "$RDMA_VM_LINK" = veth ]; then
     [ ! -e "$folder/done" ] || break
     [ ! -e "$folder/problem" ] || fail "$(cat "$folder/problem")"
     job "allreduce$number" allreduce -b 512K -e 512K -n 5 -w 0
-    grep -q 'Out of bounds values : 0 OK' "$folder/allreduce$number-0.log" || fail "wrong values after a cable was lost"
+    grep -q 'Out of bounds values : 0 OK' "$folder/allreduce$number-0.log" ||
+      fail "wrong values after a cable was lost"
   done
   [ -e "$folder/done" ] || fail "the jobs ended before the rail was back"
   grep -h 'rail to node' "$folder/daemon-0.log"

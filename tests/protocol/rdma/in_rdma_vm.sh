@@ -1,6 +1,6 @@
 #!/bin/bash
-# in_rdma_vm: runs a test in the virtual machine of tools/rdma-vm. in_rdma_vm.sh RDMA_VM OPTION... -- COMMAND... exits with
-# 77 (skipped) and the reason if no machine can be started.
+# in_rdma_vm: runs a test in the virtual machine of tools/rdma-vm. in_rdma_vm.sh RDMA_VM OPTION... --
+# COMMAND... exits with 77 (skipped) and the reason if no machine can be started.
 set -uo pipefail
 "$@"
 code=$?

@@ -1,4 +1,5 @@
-"""bench_plan_test.py PROGRAMS: bench/plan's scripts: layouts, plans and verdicts by hand; the collectives' one run at its smallest."""
+"""bench_plan_test.py PROGRAMS: bench/plan's scripts: layouts, plans and verdicts by hand; the collectives'
+one run at its smallest."""
 
 import json
 import os
@@ -37,12 +38,13 @@ parameter_bytes = [[1, 4000]]
 
 def profile(seconds):
     compute = [{"device": device, "layer": layer, "tensor_parallel": 1, "micro_batch_size": size,
-                "forward": seconds * factor, "input_gradient": seconds, "weight_gradient": seconds, "update": 1e-3,
-                "activation_bytes": 100}
+                "forward": seconds * factor, "input_gradient": seconds, "weight_gradient": seconds,
+                "update": 1e-3, "activation_bytes": 100}
                for device, factor in own_runs.DEVICES.items() for layer in ("embedding", "layer", "head")
                for size in own_runs.MICRO_BATCH_SIZES]
     links = [{"from": a, "to": b, "inside": inside, "latency": 1e-5, "bandwidth": [[1000, 1e9]]}
-             for a in own_runs.DEVICES for b in own_runs.DEVICES if a <= b for inside in (False, True) if a == b or not inside]
+             for a in own_runs.DEVICES for b in own_runs.DEVICES if a <= b
+             for inside in (False, True) if a == b or not inside]
     return {"compute": compute, "link": links}
 
 
@@ -62,24 +64,30 @@ class OwnRuns(unittest.TestCase):
     def test_flags_say_what_the_plan_says(self):
         layout = [(2, 3, [(4, "swift"), (2, "slow")]), (1, 1, [(6, "medium")])]
         self.assertEqual(" ".join(own_runs.train_flags(layout)),
-                         "--use-tp-pp-dp-mapping --micro-batch-size-per-dp 1 2 1 1 --num-micro-batches-per-dp 1 3 1 1 "
-                         "--hetero-pipeline-stages 2 4 2 --hetero-pipeline-stages 1 6 --slow-down 1 6 1 16 1 10")
+                         "--use-tp-pp-dp-mapping --micro-batch-size-per-dp 1 2 1 1 "
+                         "--num-micro-batches-per-dp 1 3 1 1 "
+                         "--hetero-pipeline-stages 2 4 2 --hetero-pipeline-stages 1 6 "
+                         "--slow-down 1 6 1 16 1 10")
 
     def test_plans_are_accepted_and_validated(self):
         rng = random.Random(2)
         with tempfile.TemporaryDirectory() as folder:
             own_runs.write(folder, "model.toml", MODEL)
             own_runs.write(folder, "cluster.toml", own_runs.cluster_toml())
-            own_runs.write(folder, "profile.toml", own_runs.median_profile([profile(x) for x in (.9, .1, .2)]))
+            own_runs.write(folder, "profile.toml",
+                           own_runs.median_profile([profile(x) for x in (.9, .1, .2)]))
             runs = 'name = "own"\n'
             for index in range(4):
-                own_runs.write(folder, f"{index}.toml", own_runs.plan_toml(own_runs.random_layout(rng), 1 << 20))
+                own_runs.write(folder, f"{index}.toml",
+                               own_runs.plan_toml(own_runs.random_layout(rng), 1 << 20))
                 runs += f'[[run]]\nname = "{index}"\nplan = "{index}.toml"\nstep_seconds = 10.0\n'
             own_runs.write(folder, "runs.toml", runs)
-            rows = json.loads(own_runs.run([PROGRAMS + "/hdt-plan", "validate", "runs.toml", "-p", "profile.toml", "-c",
+            rows = json.loads(own_runs.run([PROGRAMS + "/hdt-plan", "validate", "runs.toml", "-p",
+                                            "profile.toml", "-c",
                                             "cluster.toml", "-m", "model.toml", "--json"], folder))[0]["rows"]
             self.assertEqual(len(rows), 4)
-            # The median profile: a layer's forward takes 0.2 s times the device's factor, so the step some seconds.
+            # The median profile: a layer's forward takes 0.2 s times the device's factor, so the step some
+            # seconds.
             for row in rows:
                 self.assertGreater(row["predicted_from_profile_seconds"], 6 * 3 * .2)
 
@@ -97,8 +105,9 @@ class OwnRuns(unittest.TestCase):
 
 class Collectives(unittest.TestCase):
     def command(self, *flags):
-        return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench", "plan", "collectives.py"), "--programs", PROGRAMS,
-                               *flags], capture_output=True, text=True, timeout=100, check=False)
+        return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench", "plan", "collectives.py"),
+                               "--programs", PROGRAMS, *flags], capture_output=True, text=True, timeout=100,
+                              check=False)
 
     def test_sizes_and_bands(self):
         options = types.SimpleNamespace(nodes=4, factor=8, largest=64 << 20)
@@ -109,12 +118,14 @@ class Collectives(unittest.TestCase):
     def test_every_point_has_figures_and_the_bars_decide(self):
         with tempfile.TemporaryDirectory() as folder:
             points = os.path.join(folder, "points.json")
-            flags = ("--collectives", "allreduce,broadcast", "--largest", "512", "--rounds", "1", "--json", points)
+            flags = ("--collectives", "allreduce,broadcast", "--largest", "512", "--rounds", "1", "--json",
+                     points)
             done = self.command(*flags, "--within", "1e9", "--regret", "1e9")
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(points, encoding="utf-8") as file:
                 rows = json.load(file)["rows"]
-            self.assertIn(("allreduce", 8, "ring"), {(r["collective"], r["bytes"], r["algorithm"]) for r in rows})
+            self.assertIn(("allreduce", 8, "ring"),
+                          {(r["collective"], r["bytes"], r["algorithm"]) for r in rows})
             self.assertTrue(all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in rows))
             # Of each call one algorithm is what the tuner picks: the one that is predicted to be the fastest.
             for call in {(row["collective"], row["bytes"]) for row in rows}:
@@ -125,7 +136,8 @@ class Collectives(unittest.TestCase):
             self.assertEqual(self.command(*flags, "--within", "0").returncode, 1)
 
     def test_wrong_usage(self):
-        for flags, words in ((("--nodes", "1"), "--nodes"), (("--collectives", "all"), "'all' given; expected some of allreduce")):
+        for flags, words in ((("--nodes", "1"), "--nodes"),
+                             (("--collectives", "all"), "'all' given; expected some of allreduce")):
             done = self.command(*flags)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)

@@ -74,7 +74,8 @@ TEST_F(TrainTokens, OfOneRankEndAllRanks) {
                   kTimeLimit);
   EXPECT_NE(run.exit_status, 0);
   EXPECT_THAT(run.output, AllOf(HasSubstr("rank 1: token -100 at position 5 of "),
-                                HasSubstr("rank 0: nothing was begun, as rank 1 is not ready; it says why")));
+                                HasSubstr("rank 0: training did not begin, because rank 1 is not ready; its "
+                                          "own message has the reason")));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-"""comparison_test.py: the logic of bench/compare: sizes, figures, verdicts and the table, on results made by hand."""
+"""comparison_test.py: the logic of bench/compare: sizes, figures, verdicts and the table, on results made
+by hand."""
 
 import os
 import sys
@@ -79,7 +80,8 @@ class Figures(unittest.TestCase):
 
     def test_different_types_are_compared_by_count(self):
         row = table.RatioRow("b", "", "", "mpi", 3, (16, 16), types=("bfloat16", "float32"))
-        rows = [dict(entry("hdt", 16, 2, 1), type="bfloat16"), dict(entry("mpi", 32, 7, 1)), dict(entry("mpi", 16, 1, 1))]
+        rows = [dict(entry("hdt", 16, 2, 1), type="bfloat16"), dict(entry("mpi", 32, 7, 1)),
+                dict(entry("mpi", 16, 1, 1))]
         self.assertEqual(self.measure(rows, row).figure, 3.5)
 
 

@@ -181,7 +181,8 @@ TEST(HandshakeTest, ANodeCannotPoseAsAnotherOne) {
     const auto told = meets_that.on_message(proof);
     EXPECT_EQ(told.is_ok(), passes);
     if (!passes) {
-      EXPECT_THAT(told.status().message(), HasSubstr("does not have the node key that it tells"));
+      EXPECT_THAT(told.status().message(),
+                  HasSubstr("does not have the private half of the node key that it sent"));
     }
   }
 }

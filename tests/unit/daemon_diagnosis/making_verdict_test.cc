@@ -39,7 +39,7 @@ TEST(MakingVerdict, WithoutTheCoordinatorSaysWhatTheWayThereMeets) {
       HasSubstr("group 000000aa (class dp) is being made: rank 2 (node b) of 3 waits at the rendezvous "
                 "10.0.0.1:18520, which cannot be reached: Connection refused; it is given up in 8.0 s"));
   EXPECT_THAT(judge_making({node("b", waiting(""))})[0].sentence,
-              HasSubstr("which has not told who else is there"));
+              HasSubstr("which has not sent which ranks have joined"));
 }
 
 TEST(MakingVerdict, TheCoordinatorKnowsWhoIsMissing) {

@@ -18,14 +18,14 @@ class Format(unittest.TestCase):
     def test_is_clang_formats(self):
         files = [path for path in project_rules.files_of(ROOT) if re.search(r"\.(h|hpp|cc|c)$", path)]
         self.assertGreater(len(files), 500)
-        done = subprocess.run([FORMATTER, "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True,
-                              timeout=120, check=False)
+        done = subprocess.run([FORMATTER, "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True,
+                              text=True, timeout=120, check=False)
         mend = f"mend it with: {FORMATTER} -i FILE"
         self.assertEqual(done.returncode, 0, f"{done.stderr[:4000]}\n{mend}")
 
     def test_would_see_another_format(self):
-        done = subprocess.run([FORMATTER, "--dry-run", "-Werror", "--assume-filename=base/a.cc"], cwd=ROOT, text=True,
-                              input="int  a ;\n", capture_output=True, timeout=60, check=False)
+        done = subprocess.run([FORMATTER, "--dry-run", "-Werror", "--assume-filename=base/a.cc"], cwd=ROOT,
+                              text=True, input="int  a ;\n", capture_output=True, timeout=60, check=False)
         self.assertNotEqual(done.returncode, 0)
 
 

@@ -16,7 +16,8 @@ class TheTree(unittest.TestCase):
 
     def test_is_really_read(self):
         files = project_rules.files_of(ROOT)
-        for expected in ("base/status.h", "bench/commbench/main.cc", "tools/check", "libclient/include/hdt/hdt.h"):
+        for expected in ("base/status.h", "bench/commbench/main.cc", "tools/check", "CMakeLists.txt",
+                         "libclient/include/hdt/hdt.h"):
             self.assertIn(expected, files)
 
 
@@ -41,13 +42,16 @@ class Rules(unittest.TestCase):
     def test_layers(self):
         self.assert_allowed("daemon/a.cc", '#include "base/status.h"\n#include "transports/transport.h"\n')
         self.assert_refused("base/a.cc", '#include "transports/transport.h"\n', "base may include only base")
-        self.assert_refused("transports/tcp/a.cc", '#include "collectives/types.h"\n', "transports may include only")
-        self.assert_refused("collectives/a.cc", '#include "daemon/engine/engine.h"\n', "collectives may include only")
+        self.assert_refused("transports/tcp/a.cc", '#include "collectives/types.h"\n',
+                            "transports may include only")
+        self.assert_refused("collectives/a.cc", '#include "daemon/engine/engine.h"\n',
+                            "collectives may include only")
         self.assert_allowed("ipc/a.cc", '#include "collectives/types.h"\n')
         self.assert_refused("ipc/a.cc", '#include "daemon/engine/engine.h"\n', "ipc may include only")
         self.assert_refused("daemon/a.cc", '#include "libclient/comm.h"\n', "daemon may include only")
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
-        self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine/engine.h"\n', "tools may include only")
+        self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine/engine.h"\n',
+                            "tools may include only")
 
     def test_width(self):
         self.assert_allowed("base/a.cc", "// " + 107 * "a" + "\n")
@@ -56,13 +60,26 @@ class Rules(unittest.TestCase):
         self.assert_allowed("base/a.cc", help_text + "\n")
         self.assert_refused("base/a.cc", help_text + "\n" + 111 * "c" + "\n", "a.cc:3: 111 columns")
 
+    def test_width_of_other_files(self):
+        wide = "# " + 109 * "a"
+        for path in ("tests/a.py", "tests/a.sh", "base/CMakeLists.txt", "cmake/A.cmake", "CMakeLists.txt",
+                     "CMakePresets.json", "dist/a.service"):
+            first = f"# {os.path.basename(path)}: what it is.\n"
+            self.assert_allowed(path, first + wide[:110] + "\n")
+            self.assert_refused(path, first + wide + "\n", os.path.basename(path) + ":2: 111 columns")
+        script = "#!/bin/sh\n# run: what it is.\n"
+        self.assert_refused("tools/run", script + wide + "\n", "run:3: 111 columns")
+        self.assert_allowed("tests/a.py", "# a.py: see https://example.org/" + 100 * "a" + "\n")
+        self.assert_allowed("tests/fuzz/corpus/x/seed", 200 * "a" + "\n")
+
     def test_configuration(self):
         keys = '{"a", "b", HDT_FIELD(List<std::string>, a.b), 1}, {"c", "d", HDT_FIELD(int64_t, c.d), 2},\n'
         describes = ("base/config.cc", "config.c.d;\n")
         reads = ("daemon/x.cc", "config.a.b;\n")
         found = self.violations("base/config_keys.cc", keys, [describes, reads])
         self.assertEqual(found, ["base/config_keys.cc: nothing reads c.d"])
-        self.assertEqual(self.violations("base/config_keys.cc", keys, [reads, ("tools/y/z.cc", "x.c.d;\n")]), [])
+        self.assertEqual(self.violations("base/config_keys.cc", keys, [reads, ("tools/y/z.cc", "x.c.d;\n")]),
+                         [])
 
     def test_rooms(self):
         self.assert_allowed("transports/tcp/a.cc", '#include "transports/net/socket.h"\n')
@@ -88,14 +105,19 @@ class Rules(unittest.TestCase):
 
     def test_exceptions(self):
         self.assert_allowed("libclient/api/a.cc", '#include "daemon/embedded.h"\n')
-        self.assert_refused("libclient/api/a.cc", '#include "daemon/engine/engine.h"\n', "libclient may include only")
+        self.assert_refused("libclient/api/a.cc", '#include "daemon/engine/engine.h"\n',
+                            "libclient may include only")
         self.assert_allowed("tools/hdtcommd/main.cc", '#include "daemon/daemon.h"\n')
-        self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine/engine.h"\n', "tools may include only")
+        self.assert_refused("tools/hdtcommd/main.cc", '#include "daemon/engine/engine.h"\n',
+                            "tools may include only")
         self.assert_allowed("tools/hdt-train/main.cc", '#include "training/engine/engine.h"\n')
         self.assert_allowed("tools/hdt-plan/main.cc", '#include "training/plan/describe/plan.h"\n')
-        self.assert_refused("tools/hdt-plan/main.cc", '#include "training/engine/layout.h"\n', "tools may include only")
-        self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n', "tools may include only")
-        self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n', "its own folder")
+        self.assert_refused("tools/hdt-plan/main.cc", '#include "training/engine/layout.h"\n',
+                            "tools may include only")
+        self.assert_refused("tools/hdtctl/main.cc", '#include "training/engine/engine.h"\n',
+                            "tools may include only")
+        self.assert_refused("tools/hdt-data/main.cc", '#include "tools/hdt-train/flags.h"\n',
+                            "its own folder")
 
     def test_public_headers(self):
         self.assert_allowed("bench/a.cc", '#include "hdt/hdt.h"\n#include <hdt/hdt.hpp>\n')

@@ -1,4 +1,5 @@
-"""scripts_test.py: the scripts refuse wrong usage in one line, and their steps report success, failure and sums."""
+"""scripts_test.py: the scripts refuse wrong usage in one line, and their steps report success, failure and
+sums."""
 
 import importlib.machinery
 import importlib.util
@@ -24,25 +25,29 @@ def tool(name):
 def bash(script, folder):
     """Runs a script that has sourced the steps, with its logs in `folder`."""
     text = f'set -euo pipefail\nroot="{folder}"\n. "{ROOT}/tools/common/steps.sh"\n{script}'
-    return subprocess.run(["bash", "-c", text, "script"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=TIMEOUT_S, check=False)
+    return subprocess.run(["bash", "-c", text, "script"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=TIMEOUT_S, check=False)
 
 
 class Usage(unittest.TestCase):
     def test_wrong_flags_are_refused_in_one_line(self):
         for name in ("setup", "check", "quickstart", "docs"):
-            done = subprocess.run([tool(name), "--bogus"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            done = subprocess.run([tool(name), "--bogus"], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                  check=False)
             self.assertEqual(done.returncode, 2, name)
             self.assertEqual(done.stdout, "")
             self.assertRegex(done.stderr, rf"^{name}: '--bogus' given; expected .*\n$")
 
     def test_testhosts_and_what_measures_on_them(self):
-        for words in (["tools/testhosts"], ["tools/testhosts", "up", "--rates", "1x"], ["tools/testhosts", "link", "0", "0", "rate"],
-                      ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"], ["bench/failover", "--times", "0"],
-                      ["bench/striping", "--rows", "none"], ["bench/protection", "--rounds", "0"],
-                      ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"], ["tools/fuzz", "--jobs", "0"]):
-            done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                  check=False)
+        for words in (["tools/testhosts"], ["tools/testhosts", "up", "--rates", "1x"],
+                      ["tools/testhosts", "link", "0", "0", "rate"],
+                      ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"],
+                      ["bench/failover", "--times", "0"], ["bench/striping", "--rows", "none"],
+                      ["bench/protection", "--rounds", "0"],
+                      ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"],
+                      ["tools/fuzz", "--jobs", "0"]):
+            done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True,
+                                  timeout=TIMEOUT_S, check=False)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn("given" if len(words) > 1 and words[1] != "link" else "", done.stderr)
             self.assertEqual(done.stdout, "")
@@ -51,7 +56,8 @@ class Usage(unittest.TestCase):
         loader = importlib.machinery.SourceFileLoader("testhosts", tool("testhosts"))
         testhosts = importlib.util.module_from_spec(importlib.util.spec_from_loader("testhosts", loader))
         loader.exec_module(testhosts)
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
             hosts = testhosts.Hosts("tried")
             hosts.state = {"hosts": [[]], "namespaces": ["first"]}
             hosts.save()
@@ -66,14 +72,17 @@ class Usage(unittest.TestCase):
             with open(os.path.join(folder, "apt-cache"), "w", encoding="utf-8") as file:
                 file.write("#!/bin/sh\n")  # knows no kernel
             os.chmod(file.name, 0o755)
-            done = subprocess.run([tool("rdma-vm"), "--setup"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-                                  env=os.environ | {"RDMA_VM_CACHE": folder, "PATH": folder + ":" + os.environ["PATH"]})
+            done = subprocess.run([tool("rdma-vm"), "--setup"], capture_output=True, text=True,
+                                  timeout=TIMEOUT_S, check=False,
+                                  env=os.environ |
+                                  {"RDMA_VM_CACHE": folder, "PATH": folder + ":" + os.environ["PATH"]})
         self.assertEqual(done.returncode, 125, done)
         self.assertRegex(done.stderr, "^rdma-vm: .+\n$")
 
     def test_help_shows_an_example(self):
         for name in ("setup", "check", "quickstart", "docs", "fuzz"):
-            done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            done = subprocess.run([tool(name), "--help"], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                  check=False)
             self.assertEqual(done.returncode, 0, name)
             self.assertRegex(done.stdout, "(?i)examples?:")
 
@@ -105,16 +114,19 @@ class Usage(unittest.TestCase):
 
 class FailedTests(unittest.TestCase):
     def test_names_the_assertion_and_where_it_stands(self):
-        output = "[ RUN      ] A.good\n[       OK ] A.good (1 ms)\n[ RUN      ] A.bad\na.cc:7: Failure\nValue of: x\n  Actual: 3"
+        output = ("[ RUN      ] A.good\n[       OK ] A.good (1 ms)\n[ RUN      ] A.bad\n"
+                  "a.cc:7: Failure\nValue of: x\n  Actual: 3")
         with tempfile.TemporaryDirectory(prefix="hdt-results-") as folder:
             path = os.path.join(folder, "results.xml")
             with open(path, "w", encoding="utf-8") as file:
-                file.write(f'<testsuite><testcase name="fine"><system-out>fine</system-out></testcase><testcase name="a_test">'
-                           f'<failure message="Failed"/><system-out>{output}</system-out></testcase></testsuite>')
+                file.write(f'<testsuite><testcase name="fine"><system-out>fine</system-out></testcase>'
+                           f'<testcase name="a_test"><failure message="Failed"/>'
+                           f'<system-out>{output}</system-out></testcase></testsuite>')
             absent = os.path.join(folder, "absent.xml")
-            done = subprocess.run([sys.executable, tool("common/failed_tests.py"), path, absent], capture_output=True, text=True,
-                                  timeout=TIMEOUT_S, check=True)
-        for words in ("--- a_test (", "[ RUN      ] A.bad", "a.cc:7: Failure", "Actual: 3", f"--- {absent}: "):
+            done = subprocess.run([sys.executable, tool("common/failed_tests.py"), path, absent],
+                                  capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        for words in ("--- a_test (", "[ RUN      ] A.bad", "a.cc:7: Failure", "Actual: 3",
+                      f"--- {absent}: "):
             self.assertIn(words, done.stdout)
         for words in ("A.good", "fine"):
             self.assertNotIn(words, done.stdout)
@@ -161,10 +173,12 @@ class Steps(unittest.TestCase):
         function = source[start:source.index("\n}\n", start) + 3]
         results = os.path.join(self.folder, "results.xml")
         with open(results, "w", encoding="utf-8") as file:
-            file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="(empty)"\n\ttests="7"\n\tfailures="2"\n'
+            file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="(empty)"\n'
+                       '\ttests="7"\n\tfailures="2"\n'
                        '\tdisabled="1"\n\tskipped="1"\n\thostname=""\n\t>\n'
                        '\t<testcase name="x"><system-out>tests="99"</system-out></testcase>\n</testsuite>\n')
-        done = bash(f'passed=0; failed=0; skipped=0\n{function}\nadd_results "{results}"\nadd_results "{results}"\n'
+        done = bash(f'passed=0; failed=0; skipped=0\n{function}\nadd_results "{results}"\n'
+                    f'add_results "{results}"\n'
                     f'add_results "{self.folder}/missing"\nsay "$passed $failed $skipped"', self.folder)
         self.assertEqual(done.stdout, "6 5 4\n", done.stderr)
 

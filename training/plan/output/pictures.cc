@@ -1,16 +1,16 @@
-// pictures.cc: the spans of a predicted step as trace events and as rectangles.
+// pictures.cc: the spans of a predicted step as trace events and as a script of rectangles.
 #include "training/plan/output/pictures.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
+#include <string_view>
 #include <vector>
 
-#include "training/data/svg_writer.h"
+#include "training/data/plot.h"
 
 namespace hdt::plan {
 namespace {
@@ -42,16 +42,25 @@ std::string worker_name(const Plan& plan, training::Position position) {
   return fmt::format("replica {} stage {} ({})", position.replica + 1, position.stage + 1, stage.node);
 }
 
-constexpr const char* kStyle =
-    "text{font:11px sans-serif;fill:#333}.axis{stroke:#999}.forward{fill:#4e79a7}.backward{fill:#59a14f}"
-    ".reduce{fill:#e15759;opacity:.6}.update{fill:#f28e2b}";
-
-const char* style_class(SpanKind kind) {
+// The picture has four colours. "" for messages, which are not drawn.
+const char* colour_name(SpanKind kind) {
+  if (kind == SpanKind::kActivation || kind == SpanKind::kGradient) return "";
   if (kind == SpanKind::kForward) return "forward";
-  if (kind == SpanKind::kBackward || kind == SpanKind::kInputGradient || kind == SpanKind::kWeightGradient)
-    return "backward";
-  return kind == SpanKind::kUpdate ? "update" : "reduce";
+  if (kind == SpanKind::kReduction) return "reduction";
+  return kind == SpanKind::kUpdate ? "update" : "backward";
 }
+
+constexpr const char* kPlot = R"(set xlabel 'seconds'
+set border 1
+set xtics nomirror
+set ytics nomirror scale 0
+set key above
+set style fill solid noborder
+kinds = 'forward backward reduction update'
+colours = '#4e79a7 #59a14f #e15759 #f28e2b'
+plot for [i=1:4] $spans using (strcol(1) eq word(kinds, i) ? $2 : NaN):4:2:3:5:6 \
+  with boxxyerror lc rgb word(colours, i) title word(kinds, i)
+)";
 
 }  // namespace
 
@@ -86,43 +95,29 @@ std::string perfetto_trace(const Plan& plan, const Prediction& prediction) {
   return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
-// Lengths are pixels. The chart is always equally wide; the scale follows from the length of the step.
-std::string pipeline_svg(const Plan& plan, const Prediction& prediction) {
-  constexpr int kLeft = 190;
-  constexpr int kChart = 960;
-  constexpr int kRow = 22;
-  constexpr int kTop = 24;
+// Row n of the y axis is worker n, from the top.
+std::string pipeline_script(const Plan& plan, const Prediction& prediction) {
   const training::Layout layout = plan.layout();
-  const int height = kTop + kRow * layout.world_size() + 30;
-  training::SvgWriter svg(kLeft + kChart + 20, height, kStyle,
-                          fmt::format("predicted step of {:.4g} s", prediction.step_seconds));
-  const double scale = kChart / prediction.step_seconds;
-  svg.text({.x = kLeft,
-            .y = 14,
-            .classes = "",
-            .text = "forward blue, backward green, reduction red, update orange"});
-  for (int worker = 0; worker < layout.world_size(); ++worker) {
+  const int workers = layout.world_size();
+  std::string script = training::plot_head(
+      1170, 110 + 22 * workers, fmt::format("predicted step of {:.4g} s", prediction.step_seconds));
+  const auto out = std::back_inserter(script);
+  fmt::format_to(out, "set xrange [0:{}]\nset yrange [{}.5:-0.5]\nset ytics ()\n", prediction.step_seconds,
+                 workers - 1);
+  for (int worker = 0; worker < workers; ++worker) {
     const std::string name = worker_name(plan, layout.position_of(worker));
-    svg.text(
-        {.x = kLeft - 6, .y = kTop + kRow * (worker + 0.7), .classes = "", .anchor = "end", .text = name});
+    fmt::format_to(out, "set ytics add ({} {})\n", training::plot_string(name), worker);
   }
+  script += "$spans << END_OF_SPANS\n# kind, start and end in seconds, row, upper and lower edge\n";
   for (const Span& span : prediction.spans) {
-    if (span.kind == SpanKind::kActivation || span.kind == SpanKind::kGradient) continue;
+    const std::string_view colour = colour_name(span.kind);
+    if (colour.empty()) continue;
     // Reductions may run beside computation: a thin bar below it.
     const bool reduction = span.kind == SpanKind::kReduction;
-    svg.rectangle(kLeft + scale * span.start, kTop + kRow * span.worker + (reduction ? 15 : 2),
-                  scale * (span.end - span.start), reduction ? 5 : 13, style_class(span.kind));
+    fmt::format_to(out, "{} {} {} {} {:.2f} {:.2f}\n", colour, span.start, span.end, span.worker,
+                   span.worker + (reduction ? 0.25 : -0.35), span.worker + (reduction ? 0.45 : 0.2));
   }
-  const double bottom = kTop + kRow * layout.world_size() + 6;
-  svg.line(kLeft, bottom, kLeft + kChart, bottom, "axis");
-  for (const double part : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    svg.text({.x = kLeft + kChart * part,
-              .y = bottom + 14,
-              .classes = "",
-              .anchor = "middle",
-              .text = fmt::format("{:.4g} s", part * prediction.step_seconds)});
-  }
-  return svg.take();
+  return script + "END_OF_SPANS\n" + kPlot;
 }
 
 }  // namespace hdt::plan

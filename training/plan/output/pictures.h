@@ -1,4 +1,4 @@
-// pictures.h: pictures of a predicted step: a trace for ui.perfetto.dev, and an SVG of the pipeline.
+// pictures.h: pictures of a predicted step: a trace for ui.perfetto.dev, and a plot of the pipeline.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace hdt::plan {
 // thread for its computation, and more threads for its messages and reductions, which may overlap.
 std::string perfetto_trace(const Plan& plan, const Prediction& prediction);
 
-// An SVG with a row for each worker, which shows forwards, backwards, reductions and updates over time.
-// Messages are not drawn.
-std::string pipeline_svg(const Plan& plan, const Prediction& prediction);
+// A script for gnuplot (training/data/plot.h) that draws a row for each worker with its forwards, backwards,
+// reductions and updates over time. Messages are not drawn.
+std::string pipeline_script(const Plan& plan, const Prediction& prediction);
 
 }  // namespace hdt::plan
