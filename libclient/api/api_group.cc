@@ -113,7 +113,7 @@ hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
 }
 
 // The parent's settings are the defaults. A rank that fails in the checks has not taken part in the
-// split, and the other ranks wait for it.
+// split, and the other ranks wait for it. One that has no memory fails the parent, as in any other call.
 hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcomm,
                          const hdtCommConfig_t* config) {
   const CommRef comm(handle);
@@ -129,7 +129,9 @@ hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcom
     const auto wishes = hdt::client::read_config(
         config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
     if (!wishes.is_ok()) return report(wishes.status());
-    return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
+    return hdt::client::guarded_for(*comm->communicator, [&] {
+      return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
+    });
   });
 }
 

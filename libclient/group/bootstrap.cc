@@ -119,6 +119,16 @@ Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, Com
 // A text in a fixed field, which need not have a closing zero.
 std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::strnlen(address, kMaxAddress)}; }
 
+// A collective on buffers of the library. They go away with the caller, so the call has ended when this
+// returns, even if there is no memory to wait for it.
+Status complete(Communicator& parent, const ipc::Call& call, const void* send, void* recv) {
+  try {
+    return parent.run_collective(call, send, recv);
+  } catch (const std::exception&) {
+    return parent.abandon({Code::kSystem, "no memory"});
+  }
+}
+
 // Joins a group of some of the parent's ranks, of which this is one, in the order of `members`. `what`
 // says which of the parent's groups it is; it must be the same text on all of them, and must never name
 // another group of this parent.
@@ -354,9 +364,7 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   call.what = collectives::Collective::kAllGather;
   call.type = collectives::DataType::kInt32;
   call.count = sizeof(Entry) / sizeof(int32_t);
-  auto gathering = parent.collective(call, &mine, all.data());
-  if (!gathering.is_ok()) return gathering.status();
-  HDT_RETURN_IF_ERROR(parent.wait(*gathering.value(), Deadline::never()));
+  HDT_RETURN_IF_ERROR(complete(parent, call, &mine, all.data()));
   if (color == HDT_SPLIT_NO_COLOR) return std::shared_ptr<Communicator>();
   std::vector<uint32_t> members;
   for (uint32_t rank = 0; rank < from.ranks; ++rank) {

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "base/contained.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "libclient/common/spin.h"
@@ -239,7 +240,11 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
 // of this group; the ring wakes waiters of this rank, whose operation is complete.
 Status Communicator::make_deterministic(std::shared_ptr<Communicator> ring) {
   auto calls = std::make_unique<DeterministicCalls>(std::move(ring), [this](const Status& status) {
-    if (!status.is_ok()) fail(status.code(), -1, status.message());
+    if (!status.is_ok()) {
+      (void)contained(
+          "a failure's notice", [&] { fail(status.code(), -1, status.message()); },
+          [&](const std::string& /*why*/) { access_.segment.fail(status.code(), -1, "no memory"); });
+    }
     rank_state().doorbell.ring();
   });
   const Status started = calls->start();

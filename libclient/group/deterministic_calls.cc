@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contained.h"
 #include "base/start_thread.h"
 #include "collectives/kernels.h"
 #include "libclient/group/communicator.h"
@@ -72,7 +73,8 @@ void DeterministicCalls::fail(const Status& why) { ring_->fail_with(why); }
 void DeterministicCalls::abort() { (void)ring_->abort(); }
 
 // The task stays in the list while it runs, so that finish() waits for it. The operation completes
-// before `completed_` is called, which rings: a waiter that wakes finds it complete.
+// before `completed_` is called, which rings: a waiter that wakes finds it complete. A call for which there
+// is no memory fails the ring, and ends with a text that needs none.
 void DeterministicCalls::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -80,9 +82,21 @@ void DeterministicCalls::run() {
     if (tasks_.empty()) return;
     const Task task = tasks_.front();
     lock.unlock();
-    const Status status = run_call(task);
-    task.operation->complete(status);
-    completed_(status);
+    Status status;
+    Status copy;
+    (void)contained(
+        "a deterministic call",
+        [&] {
+          status = run_call(task);
+          copy = status;
+        },
+        [&](const std::string& /*why*/) {
+          (void)ring_->abandon({Code::kSystem, "no memory"});
+          posted_.clear();
+          copy = status = {Code::kSystem, "no memory"};
+        });
+    task.operation->complete(std::move(status));
+    completed_(copy);
     lock.lock();
     tasks_.pop_front();
     changed_.notify_all();

@@ -114,5 +114,33 @@ TEST(FailedCalls, ADeterministicCall) {
   fail_each_allocation({0, 0}, blocking, summed, config);
 }
 
+// The buffers of a split are the library's own. The other rank waits for its deadline where the failed one was
+// on its way to the new group.
+TEST(FailedCalls, ASplit) {
+  bool more = true;
+  bool some_failed = false;
+  for (int n = 1; more; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    ASSERT_LT(n, 200);
+    std::vector<hdtResult_t> results(2);
+    Nodes::instance().run({0, 0}, [&](Rank& self) {
+      hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+      config.timeout_ms = 200;
+      hdtComm_t made = nullptr;
+      failing_allocation = self.rank == 0 ? n : 0;
+      const hdtResult_t result = hdtCommSplit(self.comm, 0, 0, &made, &config);
+      if (self.rank == 0) more = failing_allocation == 0;
+      failing_allocation = 0;
+      results[static_cast<size_t>(self.rank)] = result;
+      if (result == HDT_SUCCESS) HDT_EXPECT(hdtCommDestroy(made));
+    });
+    some_failed |= results[0] != HDT_SUCCESS;
+    if (results[0] != HDT_SUCCESS) {
+      EXPECT_EQ(results[0], HDT_ERR_SYSTEM);
+    }
+  }
+  EXPECT_TRUE(some_failed);
+}
+
 }  // namespace
 }  // namespace hdt::testing
