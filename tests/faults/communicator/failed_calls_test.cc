@@ -114,8 +114,8 @@ TEST(FailedCalls, ADeterministicCall) {
   fail_each_allocation({0, 0}, blocking, summed, config);
 }
 
-// The buffers of a split are the library's own. The other rank waits for its deadline where the failed one was
-// on its way to the new group.
+// The buffers of a split are the library's own. The other rank waits for its deadline where the failed one
+// was on its way to the new group.
 TEST(FailedCalls, ASplit) {
   bool more = true;
   bool some_failed = false;
