@@ -8,7 +8,6 @@
 #include <cctype>
 #include <limits>
 #include <map>
-#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -128,14 +127,18 @@ MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
       per_replica(plan, [](const Replica& replica) { return replica.micro_batch_size; }),
       per_replica(plan, [](const Replica& replica) { return replica.micro_batches; }),
       plan.global_batch_size());
+  const auto split = [](const std::vector<Stage>& stages) {
+    std::vector<int> layers;
+    for (const Stage& stage : stages) layers.push_back(stage.layers);
+    return fmt::format("{}", fmt::join(layers, " + "));
+  };
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const std::vector<Stage>& stages = plan.replicas[r].stages;
     if (!std::ranges::equal(stages, first.stages, {}, &Stage::layers, &Stage::layers)) {
       result.warnings.push_back(fmt::format(
           "replica {} is split into {} layers, replica 1 into {}: --hetero-pipeline-stages has one "
           "split for all replicas, that of replica 1 is given",
-          r + 1, fmt::join(stages | std::views::transform(&Stage::layers), " + "),
-          fmt::join(first.stages | std::views::transform(&Stage::layers), " + ")));
+          r + 1, split(stages), split(first.stages)));
       break;
     }
   }

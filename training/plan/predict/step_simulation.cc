@@ -55,7 +55,7 @@ Status StepSimulation::run() {
     // Workers act on each other only through events, so only those that an event has touched can go on.
     // They are sorted so that the result does not depend on the order of events.
     std::ranges::sort(touched_);
-    touched_.erase(std::ranges::unique(touched_).begin(), touched_.end());
+    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
     for (const int worker : touched_) {
       while (advance(worker)) continue;
     }

@@ -51,12 +51,13 @@ bool ClassSearch::run() {
   add([](const ReplicaKind&) { return true; });
   std::set<int> degrees;
   std::set<int> sizes;
-  for (const auto& [degree, size] : maker_.variants()) {
-    add([&](const ReplicaKind& made) {
-      return made.tensor_parallel == degree && made.micro_batch_size == size;
-    });
-    degrees.insert(degree);
-    sizes.insert(size);
+  const auto is_variant = [](const ReplicaKind& made, const std::pair<int, int>& variant) {
+    return std::pair(made.tensor_parallel, made.micro_batch_size) == variant;
+  };
+  for (const auto& variant : maker_.variants()) {
+    add([&](const ReplicaKind& made) { return is_variant(made, variant); });
+    degrees.insert(variant.first);
+    sizes.insert(variant.second);
   }
   for (const int degree : degrees)
     add([&](const ReplicaKind& made) { return made.tensor_parallel == degree; });
@@ -65,10 +66,9 @@ bool ClassSearch::run() {
   // network, and only activations pass between the networks.
   for (int first = 0; first < static_cast<int>(maker_.kinds().size()); ++first) {
     add([&](const ReplicaKind& made) { return made.kinds.front() == first && made.kinds.back() != first; });
-    for (const auto& [degree, size] : maker_.variants()) {
+    for (const auto& variant : maker_.variants()) {
       add([&](const ReplicaKind& made) {
-        return made.kinds.front() == first && made.kinds.back() != first && made.tensor_parallel == degree &&
-               made.micro_batch_size == size;
+        return made.kinds.front() == first && made.kinds.back() != first && is_variant(made, variant);
       });
     }
   }

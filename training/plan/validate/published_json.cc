@@ -122,11 +122,12 @@ json read_json(const std::string& path) {
 std::string published_model_name(const PublishedFiles& files, const std::vector<std::string>& devices,
                                  size_t units) {
   std::vector<std::string> found;
-  for (const auto& [model, by_device] : files.profiles.items()) {
+  for (const auto& model : files.profiles.items()) {
+    const auto& by_device = model.value();
     const bool fits = std::ranges::all_of(devices, [&](const std::string& device) {
       return by_device.contains(device) && by_device.at(device).begin()->begin()->size() == units;
     });
-    if (fits) found.push_back(model);
+    if (fits) found.push_back(model.key());
   }
   if (found.size() == 1) return found.front();
   throw BrokenSet(fmt::format("profiles.json: {} models have {} layers and {}, expected one", found.size(),
