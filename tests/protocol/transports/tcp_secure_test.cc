@@ -224,7 +224,7 @@ TEST_P(TcpProtected, FramesOfAllSizesComeThroughBothWays) {
         from->write(payload.data(), payload.size(), forth ? key_ : other, 0, immediate_of(7), 9).is_ok());
     ASSERT_TRUE(run_until([&] { return to.count(End::kWritten) > written; }));
     const Octets& memory = forth ? memory_ : there;
-    ASSERT_EQ(std::memcmp(memory.data(), payload.data(), payload.size()), 0);
+    ASSERT_TRUE(payload.empty() || std::memcmp(memory.data(), payload.data(), payload.size()) == 0);
   }
 }
 
