@@ -24,14 +24,12 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
 endif()
-# The libraries' code is compiled so that libFuzzer (tests/fuzz) sees which branches an input takes; the
-# standard library checks its own preconditions.
+# Code that libFuzzer drives (tests/fuzz), and whose lines it counts; the standard library checks its own
+# preconditions.
 if(HDT_FUZZ)
-  target_compile_options(hdt_flags INTERFACE -fsanitize=float-cast-overflow)
+  target_compile_options(hdt_flags INTERFACE -fsanitize=fuzzer-no-link,float-cast-overflow
+                                             -fprofile-instr-generate -fcoverage-mapping)
   target_compile_definitions(hdt_flags INTERFACE _GLIBCXX_ASSERTIONS)
-endif()
-if(HDT_FUZZ_COVERAGE)  # which lines it has reached
-  target_compile_options(hdt_flags INTERFACE -fprofile-instr-generate -fcoverage-mapping)
   target_link_options(hdt_flags INTERFACE -fprofile-instr-generate)
 endif()
 
@@ -40,9 +38,6 @@ function(hdt_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC hdt_flags ${ARG_DEPS})
-  if(HDT_FUZZ)
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
-  endif()
 endfunction()
 
 # hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed.

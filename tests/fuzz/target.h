@@ -2,8 +2,8 @@
 // of whatever comes out, and says whether the parser took them; and a function that makes its seeds from
 // real encoders.
 //
-// Two programs have the targets: fuzz_targets, which libFuzzer drives (preset asan, tools/fuzz), and
-// everywhere fuzz_replay, which runs seeds and the stored corpus as an ordinary test.
+// The same file is compiled twice: with libFuzzer (preset fuzz, tools/fuzz), where each target is a
+// program; and everywhere into fuzz_replay, which runs seeds and the stored corpus as an ordinary test.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct Target {
   std::vector<Bytes> (*seeds)() = nullptr;
 };
 
-// By name.
+// By name. In a libFuzzer program there is one.
 std::map<std::string, Target>& targets();
 
 struct Registration {
