@@ -10,6 +10,7 @@ Daemon::Daemon(Config config, uint32_t host_pid, const std::string& job_secret)
 
 Daemon::~Daemon() = default;
 
+// The interface is apart from Control so that programs which run a daemon see none of its parts.
 Status Daemon::start() { return control_->start(); }
 
 void Daemon::stop(int64_t drain_ms, const std::string& why) { control_->stop(drain_ms, why); }

@@ -20,12 +20,15 @@ namespace {
 constexpr int64_t kQuietMs = 1'000;
 
 // The pid of this process makes the daemon an embedded one.
+// Owned by the client library. The daemon's threads end with this object at the latest.
 class Embedded : public EmbeddedDaemon {
  public:
   Embedded(Config config, const std::string& job_secret)
       : drain_ms_(config.timeouts.drain_ms),
         daemon_(std::move(config), static_cast<uint32_t>(::getpid()), job_secret) {}
   Status start() { return daemon_.start(); }
+  // True: another process goes on with the groups. False: there was nobody, and the daemon has ended for
+  // good.
   bool end(const std::string& why) override {
     if (daemon_.leave_to_others(kQuietMs, drain_ms_)) return true;
     daemon_.stop(0, why);
@@ -64,6 +67,7 @@ Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<
 
 }  // namespace
 
+// Each attempt is a whole daemon; one that has failed leaves nothing behind. The last error is returned.
 Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket, const std::string& settings,
                                                        const std::string& job_secret) {
   // 1. As a successor: with the predecessor's settings, at its port, where the other nodes look for it.

@@ -31,6 +31,7 @@ void GroupMover::propose(uint64_t change, const std::string& settings, const End
           change,
           {Code::kInvalidUsage, group->context().name() + " is being moved by another change; try again"});
     }
+    // Entered first: prepare() below finds the change by it.
     GroupMove& move = moves_[group->id()];
     move.change = change;
     move.asked_by = group->context().me;
@@ -176,6 +177,7 @@ void GroupMover::answer(EngineGroup& group, const Status& answer) {
   group.tell(asked_by, ClassReady{group.id(), change, answer.code(), answer.message()});
 }
 
+// An answer of this node itself comes here as well, without a message.
 void GroupMover::on_answer(EngineGroup& group, uint32_t node, uint64_t change, const Status& answer) {
   // An answer to a change that is over, or that this node has not asked for, has no effect.
   const auto found = moves_.find(group.id());
@@ -203,6 +205,7 @@ void GroupMover::finish(uint64_t change, bool commit) {
   }
 }
 
+// Numbers of changes are random, so a few of the latest are enough to recognise a message that is late.
 bool GroupMover::is_over(uint64_t change) const {
   return std::find(over_.begin(), over_.end(), change) != over_.end();
 }
@@ -356,6 +359,7 @@ void GroupMover::on_message(EngineGroup& group, uint32_t node, const EngineMessa
 void GroupMover::stop(EngineGroup& group, uint32_t node) {
   const auto found = moves_.find(group.id());
   if (found == moves_.end()) return;
+  // Kept before forget(), which ends the entry.
   const uint64_t change = found->second.change;
   const bool asked_here = found->second.asked_by == group.context().me;
   forget(group.id());

@@ -15,6 +15,8 @@
 
 namespace hdt::daemon {
 
+// The JSON travels in shared memory, since a status can be longer than a message of a socket. The process
+// maps it and owns it from then on.
 void send_json(ClientSessions& sessions, uint64_t session, std::span<const std::byte> answer,
                const nlohmann::json& json) {
   // Names of classes come from processes and may be any bytes; those that are no UTF-8 are replaced, or
@@ -27,6 +29,7 @@ void send_json(ClientSessions& sessions, uint64_t session, std::span<const std::
   sessions.send(session, answer, fds);
 }
 
+// For questions whose answer has no other fields.
 void send_answer(const ControlParts& daemon, uint64_t session, const nlohmann::json& json) {
   send_json(*daemon.sessions, session, ipc::encode_text(ipc::Kind::kAnswerIs, Code::kSuccess, ""), json);
 }
@@ -85,6 +88,7 @@ void Answers::status(uint64_t session) {
 namespace {
 
 // "allreduce, reduce, ...": the names of an enumeration with `count` values from 0 on.
+// For the errors of call_of(): whoever mistypes a name sees the ones that exist.
 template <typename Enum>
 std::string names(int count) {
   std::string text;
@@ -126,6 +130,7 @@ void Answers::explain(uint64_t session, const ipc::ExplainRequest& request) {
   const auto refuse = [this, session](Code code, const std::string& why) {
     daemon_.sessions->send(session, ipc::encode_text(Kind::kExplanationIs, code, why));
   };
+  // A question that makes no sense never reaches an engine.
   const auto call = call_of(request);
   if (!call.is_ok()) return refuse(call.status().code(), call.status().message());
   auto parts = std::make_shared<std::vector<nlohmann::json>>(daemon_.engines.size());
@@ -205,6 +210,7 @@ void Answers::link(uint64_t session, const std::string& node) {
       });
 }
 
+// Reads /proc, which takes a while with many descriptors: asked for by people only.
 nlohmann::json Answers::own_use(size_t groups) const {
   // The keys are those that hdtctl and the tests read.
   const OwnUse use = own_use_now();

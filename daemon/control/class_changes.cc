@@ -40,6 +40,7 @@ PolicyOfClass policies_of(const Config& config) {
 // Computes what this node would be after the change, and whether it can be that. keep_order() puts the
 // NICs that are opened already first and in their order, since engines know devices by their index.
 Status ClassChanges::begin(uint64_t number, Config config, const std::string& settings, bool from_file) {
+  // One change at a time on a node: two at once could each be possible and both together not.
   if (change_) return {Code::kInvalidUsage, kBusy};
   auto plan = make_plan(config, daemon_.plan.folders(), daemon_.own_host_only);
   if (!plan.is_ok()) return plan.status();
@@ -87,6 +88,8 @@ void ClassChanges::open_devices(Then then) {
       });
 }
 
+// With `all` the ends of every class; otherwise only of those that the change touches, since the groups of
+// the others need not be asked.
 EndsOfClass ClassChanges::ends_after(bool all) const {
   return [before = daemon_.config, after = change_->config, plan = change_->plan, rails = daemon_.node.rails,
           all](const std::string& name) -> std::optional<std::vector<std::vector<RailEnd>>> {
@@ -96,14 +99,20 @@ EndsOfClass ClassChanges::ends_after(bool all) const {
   };
 }
 
+// Two phases over all nodes: nothing is changed anywhere before every node of every group of the class has
+// said that it can. `done` is called exactly once, with the reason if nothing was changed.
 void ClassChanges::change(Config config, const std::string& settings, Done done) {
   // 1. This node must be able to change.
   if (!devices_differ_.empty()) return done({Code::kSystem, devices_differ_});
+  // Drawn at random, because two nodes may begin changes at the same moment, and their numbers must
+  // differ.
   const uint64_t number = random_number();
   const Status begun = begin(number, std::move(config), settings, settings.empty());
   if (!begun.is_ok()) return done(begun);
   change_->done = std::move(done);
   change_->engines_left = daemon_.engines.size();
+  // Shorter than the time after which another node forgets the change, so this node's decision comes
+  // first.
   change_->until = Deadline::after_ms(kChangeMs);
   // 2. Engines open devices. 3. Each engine asks the other nodes of its groups; on_proposed() collects
   //    the answers.
@@ -114,6 +123,7 @@ void ClassChanges::change(Config config, const std::string& settings, Done done)
   });
 }
 
+// One call by each engine of this node, when all nodes of all its groups have answered, or at the first no.
 void ClassChanges::on_proposed(uint64_t number, const Status& answer) {
   // The answer may belong to a change that has timed out. Without `done` the change is another node's.
   if (!change_ || change_->number != number || !change_->done) return;
@@ -156,6 +166,7 @@ void ClassChanges::on_prepare(const NodeChange::Asker& asker, const ClassPrepare
       engine.mover().prepare(asker.group, number, why);
     });
   };
+  // The node that asked gets the reason, with this node's name, and ends the change everywhere.
   if (!devices_differ_.empty()) return refuse({Code::kSystem, devices_differ_});
   if (change_ && change_->number == prepare.change) {
     change_->askers.push_back(asker);
@@ -182,6 +193,8 @@ void ClassChanges::on_prepare(const NodeChange::Asker& asker, const ClassPrepare
   });
 }
 
+// Each asker once: they are taken out of the change. A group that asks later is answered at once
+// (on_prepare()).
 void ClassChanges::answer_askers(const Status& opened) {
   const EndsOfClass ends_of = ends_after(true);
   for (const NodeChange::Asker& asker : std::exchange(change_->askers, {})) {
@@ -194,6 +207,8 @@ void ClassChanges::answer_askers(const Status& opened) {
   }
 }
 
+// After a commit this node and the one that asked have the same settings of the class; groups are moved by
+// their engines, which have the commit from the same message.
 void ClassChanges::on_commit(uint64_t number, bool commit) {
   // Each group's engine reports the commit; the first report ends the change.
   if (!change_ || change_->number != number || change_->done) return;
@@ -291,6 +306,7 @@ Status ClassChanges::take_live(const std::string& group_class, const LiveClass& 
   return Status::ok();
 }
 
+// A reload changes classes only; the other keys of the file count at the next start.
 Config ClassChanges::with_classes_of(const Config& other) const {
   Config changed = daemon_.config;
   changed.classes = other.classes;

@@ -32,11 +32,14 @@ constexpr int64_t kSpinNs = 50 * kNsPerUs;
 constexpr int64_t kTellMs = 200;
 
 // The port of the first of these addresses.
+// All of a daemon's addresses have the same port if it is configured, and any free one otherwise.
 std::string first_port(const std::string& addresses) {
   const std::string first = addresses.substr(0, addresses.find(','));
   return first.substr(first.rfind(':') + 1);
 }
 
+// The same limits for each engine's backends and for the control network: each of them counts its own
+// connections.
 transport::StrangerLimits stranger_limits(const Config& config) {
   return {static_cast<size_t>(config.limits.strangers),
           static_cast<size_t>(config.limits.strangers_per_address)};
@@ -44,15 +47,18 @@ transport::StrangerLimits stranger_limits(const Config& config) {
 
 }  // namespace
 
+// The parts are made later, by make_parts(): most of them need the network and the engines.
 ControlParts::ControlParts(Config with, uint32_t host) : config(std::move(with)), host_pid(host) {}
 
 ControlParts::~ControlParts() = default;
 
+// Opens nothing but the epoll: start() can fail, a constructor cannot.
 Control::Control(Config config, uint32_t host_pid, std::string job_secret)
     : job_secret_(std::move(job_secret)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       daemon_(std::move(config), host_pid) {}
 
+// For an owner that did not call stop(): calls under way are not waited for then.
 Control::~Control() { stop(0, "the daemon ends"); }
 
 // Opens, in this order: identity, the plan of backends and NICs, known measurements, engines, the control
@@ -92,6 +98,8 @@ Status Control::open_devices() {
   return Status::ok();
 }
 
+// Everything is copied into the options: from start() on the engine lives on its own thread, while the
+// configuration here may change with a class.
 std::unique_ptr<Engine> Control::make_engine(uint32_t index) {
   EngineOptions options;
   options.index = index;
@@ -99,6 +107,8 @@ std::unique_ptr<Engine> Control::make_engine(uint32_t index) {
   options.node_name = daemon_.node.name;
   options.trust = daemon_.trust;
   options.nics = daemon_.plan.nics();
+  // The engine calls it on its own thread, also later when a class change brings a new backend. A backend
+  // belongs to the thread that made it.
   options.make_backend = [plan = daemon_.plan, security = daemon_.security](const std::string& name) {
     return transport::make_backend(name, plan.options(name), plan.folders(), security);
   };
@@ -136,6 +146,8 @@ ControlNetworkOptions Control::network_options() {
   return options;
 }
 
+// In the order of their dependencies; each of them gets `daemon_`, by which it finds the others. Nothing is
+// called before all exist.
 void Control::make_parts() {
   // The descriptors of one session: a socket, a pidfd, a page, and an eventfd for each engine.
   const auto engines = static_cast<uint32_t>(daemon_.engines.size());
@@ -224,6 +236,8 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
   daemon_.mailbox.close();
 }
 
+// Posted, as the configuration belongs to the control thread. The caller learns of the outcome from the
+// log.
 void Control::reconfigure(Config config) {
   daemon_.mailbox.post([this, config = std::move(config)] { daemon_.changes->read_again(config); });
 }
@@ -240,6 +254,8 @@ bool Control::leave_to_others(int64_t quiet_ms, int64_t drain_ms) {
   return true;
 }
 
+// A configuration file for a successor, as text. It has the whole configuration in force, whatever sources
+// it came from, since the successor may run with other ones.
 std::string Control::settings() const {
   Config config = daemon_.config;
   // The successor listens where the others look for this daemon, and has as many engines as its groups

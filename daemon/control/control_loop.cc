@@ -15,6 +15,8 @@
 
 namespace hdt::daemon {
 
+// The loop never ends by an exception: hear() and work() contain them. What one of them has not done is
+// still due, so it is tried again in the next round.
 void Control::run() {
   std::array<epoll_event, 64> events{};
   while (!daemon_.stop.load(std::memory_order_acquire)) {
@@ -28,6 +30,8 @@ void Control::run() {
   }
 }
 
+// A descriptor that epoll has reported. It may have been closed since, and its number given again, by what
+// was handled before it in the same round: whoever gets it finds nothing to read then.
 void Control::hear(int fd) {
   // An exception while accepting ends no session, so it would repeat at once; hence the pause.
   if (fd == daemon_.sessions->listener()) {
@@ -90,6 +94,8 @@ void Control::watch_network() {
   }
 }
 
+// Everything from another daemon comes here, after its handshake. Without a cluster key nothing has proved
+// that it is one, so each handler checks what it gets.
 void Control::on_control(ChannelId channel, std::span<const std::byte> bytes) {
   const ControlMessage message = decode_control(bytes);
   if (const auto* join = std::get_if<Join>(&message)) {
@@ -126,6 +132,8 @@ void Control::on_closed(ChannelId channel, const Status& why) {
   daemon_.inquiries->on_closed(channel, why);
 }
 
+// Called on an engine's thread, as all of these: they only post, so an engine never waits for the control
+// thread. The copies are what crosses the threads.
 void Control::FromEngines::on_prepare(const NodeChange::Asker& asker, const ClassPrepare& question) {
   control_.daemon_.mailbox.post(
       [&daemon = control_.daemon_, asker, question] { daemon.changes->on_prepare(asker, question); });
@@ -136,15 +144,18 @@ void Control::FromEngines::on_commit(uint64_t change, bool commit) {
       [&daemon = control_.daemon_, change, commit] { daemon.changes->on_commit(change, commit); });
 }
 
+// The number tells a change that is over from the one under way.
 void Control::FromEngines::on_proposed(uint64_t change, const Status& answer) {
   control_.daemon_.mailbox.post(
       [&daemon = control_.daemon_, change, answer] { daemon.changes->on_proposed(change, answer); });
 }
 
+// The daemon's own record; each engine keeps its copy of what it knows.
 void Control::FromEngines::on_measured(const KnownMeasurements& news) {
   control_.daemon_.mailbox.post([&control = control_, news] { control.keep(news); });
 }
 
+// The search for the node's successor is over.
 void Control::FromEngines::on_back(uint64_t group, uint32_t node) {
   control_.daemon_.mailbox.post(
       [&daemon = control_.daemon_, group, node] { daemon.rediscovery->end(group, node); });
@@ -160,6 +171,8 @@ void Control::FromEngines::on_ended(GroupFacts facts) {
       });
 }
 
+// Written at once: there are only a few measurements in the life of a daemon. A failure costs no more than
+// another measurement after the next start.
 void Control::keep(const KnownMeasurements& news) {
   if (news.memory.measured()) measurements_.memory = news.memory;
   for (const auto& [link, rates] : news.links) measurements_.links[link] = rates;
@@ -172,6 +185,7 @@ void Control::keep(const KnownMeasurements& news) {
 // call: if it has not passed its loop since then, it hangs. As long as one hangs, no thread is asked anew.
 // The caller decides how long a thread has to answer, by the time between its calls.
 std::vector<std::string> Control::hung_threads() {
+  // The names are those of the threads, by which an administrator finds them in a debugger.
   std::vector<std::string> hung;
   if (!heartbeat_.has_passed()) hung.emplace_back("hdt-control");
   for (const auto& engine : daemon_.engines) {

@@ -81,6 +81,8 @@ Status ControlNetwork::host_place(const std::string& addresses, bool on_nics) {
       auto device = backend_->open(info);
       const Status listening =
           device.is_ok() ? device.value()->listen(port_of(address)).status() : device.status();
+      // The entry was made before the socket, so that there is a place for the device once it
+      // listens.
       if (!listening.is_ok()) places_.erase(entry);
       if (!device.is_ok()) {
         elsewhere += (elsewhere.empty() ? "" : "; ") + device.status().message();
@@ -118,6 +120,7 @@ void ControlNetwork::leave_place(const std::string& addresses, bool on_nics) {
   }
 }
 
+// Compared as text, so an address that is written in two ways counts as two.
 bool ControlNetwork::is_here(const std::string& address) const {
   return has(addresses_in(address_), address) || places_.contains(address);
 }

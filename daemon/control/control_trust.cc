@@ -71,6 +71,7 @@ Status Control::open_security() {
   return Status::ok();
 }
 
+// Said at every start: an administrator learns from the log what the daemon does not protect.
 void Control::say_who_can_be_a_peer() const {
   // The backends whose payload TLS does not protect.
   std::set<std::string> bare;

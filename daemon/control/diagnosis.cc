@@ -68,6 +68,7 @@ nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
   return row;
 }
 
+// `known`: the coordinator has answered, so the list of missing ranks is complete.
 nlohmann::json to_json(const MakingVerdict& verdict) {
   nlohmann::json json = {
       {"group", verdict.group_id},        {"class", verdict.group_class},      {"ranks", verdict.ranks},
@@ -91,6 +92,7 @@ void Diagnosis::remember(GroupFacts ended) {
   }
 }
 
+// A session that has ended sees nothing.
 Viewer viewer_in(const ControlParts& daemon, uint64_t session) {
   const ClientSession* client = daemon.sessions->find(session);
   return client == nullptr ? Viewer{} : viewer_of(client->credentials.uid);
@@ -145,9 +147,11 @@ void Diagnosis::local_facts(bool all_operations, const Viewer& viewer, Then then
       });
 }
 
+// The other nodes have `budget_ms` to answer. The first of the facts is this node's own.
 template <typename Then>
 void Diagnosis::all_facts(bool all_operations, const Viewer& viewer, int64_t budget_ms, Then then) {
   // 1. This node's own facts name the other nodes, by the addresses of their daemons.
+  // Runs on the control thread when the engines of this node have answered.
   const auto ask_others = [this, all_operations, viewer, budget_ms, then = std::move(then)](NodeFacts own) {
     std::map<std::string, std::string> others;  // name by address
     for (const GroupFacts& group : own.groups) {

@@ -53,6 +53,7 @@ std::vector<RailEnd> ends_told(const nlohmann::json& description) {
   return ends;
 }
 
+// In the order of the trials, by which they are matched to the peers.
 nlohmann::json to_json(const std::vector<PathTrial>& trials) {
   nlohmann::json list = nlohmann::json::array();
   for (const PathTrial& trial : trials) list.push_back(to_json(trial));
@@ -151,6 +152,8 @@ void Doctor::answer(uint64_t session, const std::string& about) {
   // No viewer: a description names no groups.
   daemon_.inquiries->ask(
       addresses, "description", {}, kDescribeMs, [this, session](const std::vector<Answer>& answers) {
+        // Peers that did not answer are listed as well, each with its error: that is what the
+        // doctor is asked for.
         nlohmann::json answer = {{"own", description()}, {"peers", nlohmann::json::array()}};
         std::vector<std::string> there;
         std::vector<PathTrial> paths;
@@ -181,6 +184,7 @@ void Doctor::answer(uint64_t session, const std::string& about) {
 // Tries the paths to the peers while the peers try the paths back.
 void Doctor::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
                        std::vector<PathTrial> paths, std::vector<size_t> counts) {
+  // Held by the two halves; it goes with the last of them.
   struct Both {
     nlohmann::json answer;
     // how many of the two are not done
@@ -188,6 +192,8 @@ void Doctor::ask_paths(uint64_t session, nlohmann::json answer, const std::vecto
   };
   auto both = std::make_shared<Both>();
   both->answer = std::move(answer);
+  // Both halves run at the same time, one on threads of trials and one on other nodes; whichever is last
+  // answers. Both end on the control thread, so the count needs no lock.
   const auto finish = [this, session, both] {
     if (--both->open == 0) send_answer(daemon_, session, both->answer);
   };

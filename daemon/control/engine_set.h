@@ -17,6 +17,8 @@
 
 namespace hdt::daemon {
 
+// The number of engines is that of `node.threads` for the daemon's life. An engine's index is the same on
+// every node: links connect engines of one index.
 class EngineSet {
  public:
   // `control`, the control thread's, must outlive this object.

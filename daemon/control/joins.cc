@@ -14,6 +14,8 @@
 
 namespace hdt::daemon {
 
+// A claim for the seat is taken before anything is done for the request, and it is given back by whichever
+// path ends it.
 void Joins::on_join(uint64_t session, const ipc::JoinRequest& request) {
   // Until the join is answered joining_ holds it, with the claim for the seat.
   if (daemon_.leaving)
@@ -32,6 +34,7 @@ void Joins::on_join(uint64_t session, const ipc::JoinRequest& request) {
   daemon_.maker->on_join({session, request, static_cast<uint32_t>(who.pid), who.uid});
 }
 
+// The process is still connected and may ask again.
 void Joins::refuse(uint64_t session, uint32_t request, const Status& why) {
   ipc::Joined answer;
   answer.request = request;
@@ -40,6 +43,8 @@ void Joins::refuse(uint64_t session, uint32_t request, const Status& why) {
   daemon_.sessions->send(session, ipc::encode(answer));
 }
 
+// Their claims are given back with the entries. GroupMaker hears of the session's end by itself
+// (Requests::on_gone()).
 void Joins::on_gone(uint64_t session) {
   std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
 }
@@ -76,11 +81,14 @@ bool Joins::is_host(uint64_t session) const {
          static_cast<uint32_t>(client->credentials.pid) == daemon_.host_pid;
 }
 
+// An embedded daemon's host does not count: it ends with the daemon.
 bool Joins::others_join() const {
   return std::any_of(joining_.begin(), joining_.end(),
                      [this](const auto& entry) { return !is_host(entry.first.first); });
 }
 
+// These ranks cannot be referred to a successor: another daemon has their joins, and knows this daemon
+// only.
 bool Joins::others_join_elsewhere() const {
   return std::any_of(joining_.begin(), joining_.end(), [this](const auto& entry) {
     return !is_host(entry.first.first) && !coordinates(entry.second.request);
@@ -93,6 +101,7 @@ bool Joins::coordinates(const ipc::JoinRequest& request) const {
   return request.host != ipc::Hosting::kNone || daemon_.network->listens_at(request.rendezvous);
 }
 
+// The code tells libhdt to ask again; the process finds the successor at the same socket.
 void Joins::refer_to_successor() {
   for (const auto& [who, joining] : joining_) {
     if (coordinates(joining.request))
@@ -100,25 +109,31 @@ void Joins::refer_to_successor() {
   }
 }
 
+// The claims of meeting places whose sockets stay open for late ranks; a user cannot evade its limit by
+// leaving and opening places in turn. In the order of their times, as all wait equally long.
 void Joins::on_time() {
   while (!late_places_.empty() && late_places_.front().first.expired()) late_places_.pop_front();
 }
 
+// GroupMaker asks by this interface, so that it needs no network of its own.
 Status Joins::host(const HostedPlace& place) {
   return daemon_.network->host_place(place.addresses, place.on_nics);
 }
 
+// The place's claim lives as long as its sockets do.
 void Joins::leave(const HostedPlace& place) {
   daemon_.network->leave_place(place.addresses, place.on_nics);
   if (place.claim != nullptr) late_places_.emplace_back(Deadline::after_ms(kLateMs), place.claim);
 }
 
+// Shared by whoever holds a part of what it stands for; the last one gives it back.
 Result<std::shared_ptr<UserLimits::Claim>> Joins::claim(uint32_t uid, UserLimits::What what) {
   auto claim = daemon_.limits->claim(uid, what);
   if (!claim.is_ok()) return claim.status();
   return std::make_shared<UserLimits::Claim>(claim.take());
 }
 
+// Whether the group ends with its host is decided now: with a rank of another process it must outlive it.
 void Joins::create(uint32_t engine, GroupSpec spec) {
   say_who_can_join(spec.nodes);
   spec.ends_with_host = daemon_.host_pid != 0 && !others_join();
@@ -127,11 +142,13 @@ void Joins::create(uint32_t engine, GroupSpec spec) {
   });
 }
 
+// Posted behind create(), so the engine knows the group by then.
 void Joins::fail(uint32_t engine, uint64_t group, const Outcome& outcome) {
   daemon_.engines.post(
       engine, [group, outcome](Engine& e) { e.fail_group(group, outcome.code, outcome.rank, outcome.text); });
 }
 
+// The plan of now; a class change that is under way does not count yet.
 std::vector<std::vector<RailEnd>> Joins::rails_for(const std::string& group_class) {
   return daemon_.plan.ends_for(group_class, daemon_.node.rails);
 }
@@ -166,6 +183,7 @@ void Joins::lost(const MadeGroup& made, uint32_t local) {
                        [id = made.id, local](Engine& engine) { engine.sessions().attach(0, 0, id, local); });
 }
 
+// The group is made by now. So whatever fails from here on is the rank's failure, and is reported as such.
 void Joins::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
   // The engine is informed first, with the session's handle or without a session: either way the seat's fate
   // is known there. A process whose session has ended meanwhile gets no answer.
@@ -178,6 +196,8 @@ void Joins::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t loc
     engine.sessions().attach(session, handle, id, local);
   });
   if (client == nullptr) return;
+  // The seat holds the group's memory and the user's claim; both are given back when the session or the
+  // group ends.
   client->seats[handle] = {made.engine, made.id, made.memory, std::move(claim)};
   ipc::Joined answer;
   answer.request = join.request.request;
@@ -194,6 +214,7 @@ void Joins::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t loc
                       .node = daemon_.node.name});
 }
 
+// Said once in the life of the daemon.
 void Joins::say_who_can_join(const std::vector<NodeInfo>& nodes) {
   if (daemon_.host_pid == 0 || said_who_can_join_ || !daemon_.trust->cluster_key().empty()) return;
   // A node is on another host if the first address of its daemon is none of this host's.

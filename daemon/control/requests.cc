@@ -11,11 +11,15 @@
 
 namespace hdt::daemon {
 
+// Posted to all engines, since the process may join groups of any of them. The work is in each mailbox
+// before any seat of the session can be.
 void Requests::on_opened(uint64_t session) {
   const ClientSession* client = daemon_.sessions->find(session);
   daemon_.engines.post_all([link = client->link](Engine& engine) { engine.sessions().add(link); });
 }
 
+// For a process that needs the address at which ranks can reach this daemon, such as one that makes an id
+// for a group (hdtGetUniqueId()).
 void Requests::on_rendezvous(uint64_t session) {
   // The successor of an embedded daemon listens at the same addresses with another node id, so its id is
   // left out.
@@ -24,24 +28,32 @@ void Requests::on_rendezvous(uint64_t session) {
   daemon_.sessions->send(session, ipc::encode_text(ipc::Kind::kRendezvousAt, Code::kSuccess, at));
 }
 
+// Joins keeps the request until GroupMaker has answered it.
 void Requests::on_join(uint64_t session, const ipc::JoinRequest& request) {
   daemon_.joins->on_join(session, request);
 }
 
+// Answers come later, when all engines have reported; the session is not read until then.
 void Requests::on_status(uint64_t session) { daemon_.answers->status(session); }
 
+// Checked by Answers: the names in it come from a user.
 void Requests::on_explain(uint64_t session, const ipc::ExplainRequest& request) {
   daemon_.answers->explain(session, request);
 }
 
+// What the question is about is a text; Answers looks at it.
 void Requests::on_ask(uint64_t session, const ipc::Question& question) {
   daemon_.answers->ask(session, question);
 }
 
+// An error ends the group for this process, not its session (ClientSessions::adopt()).
 Status Requests::on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) {
   return daemon_.restarts->adopt(session, request, std::move(segment));
 }
 
+// The handle names a seat of this session, so a process can leave or fail groups that it is in and no
+// others. A notice about a seat that is gone is no error: the group may have ended while the message was on
+// its way.
 void Requests::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice& notice) {
   ClientSession* client = daemon_.sessions->find(session);
   const auto seat = client->seats.find(notice.handle);
@@ -61,12 +73,14 @@ void Requests::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotic
   if (kind == ipc::Kind::kLeave) daemon_.sessions->end_seat(*client, notice.handle);
 }
 
+// Every engine learns of the memory, as the process does not know which engine a group of it has.
 void Requests::on_shared(uint64_t session, uint64_t number, const SharedBlock& block) {
   daemon_.engines.post_all([session, number, handle = block.handle, memory = block.memory](Engine& engine) {
     engine.sessions().add_memory(session, number, handle, memory);
   });
 }
 
+// Posted in the order of the process's messages, so no engine sees the end before the beginning.
 void Requests::on_unshared(uint64_t number) {
   daemon_.engines.post_all([number](Engine& engine) { engine.sessions().remove_memory(number); });
 }
@@ -94,6 +108,8 @@ void Requests::on_open(uint64_t session, const ipc::MemoryRequest& request) {
   daemon_.sessions->send(session, ipc::encode(answer), fds);
 }
 
+// First the requests that wait, with their claims, then the groups that are being made. Engines come last:
+// they find the seats of the session and mark its ranks as failed.
 void Requests::on_gone(uint64_t session, const std::string& how) {
   daemon_.joins->on_gone(session);
   daemon_.maker->on_session_gone(session, how);

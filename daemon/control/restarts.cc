@@ -13,6 +13,8 @@ void Restarts::met(const Successor& sent, const SuccessorReply& answer) {
   });
 }
 
+// The other node answers that the group has failed or that it has forgotten it. The group ends here with
+// the same reason.
 void Restarts::failed(const SuccessorReply& answer) {
   daemon_.engines.post_all(
       [answer](Engine& engine) { engine.fail_group(answer.group, answer.code, answer.rank, answer.text); });
@@ -27,12 +29,15 @@ void Restarts::newer(const Successor& sent, const SuccessorReply& answer) {
                                 cannot_be(sent.group_class, answer.node, taken), answer.live, answer.node});
 }
 
+// For the failure of a group, which ranks on both nodes read: so both nodes are named.
 std::string Restarts::cannot_be(const std::string& group_class, const NodeInfo& as_on,
                                 const Status& why) const {
   return "class " + group_class + " cannot be on node " + daemon_.node.name + " as it is on " + as_on.name +
          ": " + why.message();
 }
 
+// Called once by each rank that comes back after a restart of the daemon. Everything in the request and in
+// the segment is the process's word; Adoption checks it before it is used.
 Status Restarts::adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) {
   // Links are made between engines of one index, so the group must stay with the engine that it had.
   ClientSession* client = daemon_.sessions->find(session);
@@ -61,6 +66,7 @@ Status Restarts::adopt(uint64_t session, const ipc::AdoptRequest& request, Uniqu
     HDT_RETURN_IF_ERROR(daemon_.maker->on_adopted(*group.group, request.engine,
                                                   static_cast<uint32_t>(client->credentials.pid),
                                                   client->credentials.uid));
+    // A copy for the search below: the spec itself moves to the engine.
     const GroupSpec others = spec.value();
     daemon_.engines.post(request.engine, [shared = std::make_shared<GroupSpec>(spec.take())](Engine& engine) {
       engine.create_group(std::move(*shared));
@@ -100,6 +106,7 @@ void Restarts::on_successor(ChannelId channel, const Successor& word) {
                  LogTag{.node = daemon_.node.name});
     return;
   }
+  // kInProgress, until a step below knows better: then the other node asks again.
   auto answer = std::make_shared<SuccessorReply>();
   answer->group = word.group;
   answer->from = word.from;

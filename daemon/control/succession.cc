@@ -25,6 +25,8 @@ constexpr int64_t kAnswerMs = 1'000;
 
 }  // namespace
 
+// False also if the thread has not answered in time, which a caller must be able to take for a no. Called
+// by the thread that ends the daemon, never by the control thread itself.
 template <typename Question>
 bool Succession::ask(Question question, Deadline until) {
   // Shared, since the work may run after this function has given up.
@@ -113,6 +115,7 @@ bool Succession::try_to_leave(const Deadline& drain, bool& others) {
   return true;
 }
 
+// Returns whether others still needed the daemon, that is whether a successor is expected.
 bool Succession::leave(int64_t quiet_ms, int64_t drain_ms) {
   const auto needed = [this] {
     return ask([this] {

@@ -23,6 +23,7 @@ uint64_t MemberView::calls() const {
   return calls;
 }
 
+// The oldest collective call that has not ended; messages are looked at by unmatched().
 const Operation* MemberView::current() const {
   const Operation* oldest = nullptr;
   if (facts == nullptr) return oldest;
@@ -33,6 +34,7 @@ const Operation* MemberView::current() const {
   return oldest;
 }
 
+// Of several that ended at the same time the last one in the list, which is the newest.
 const Operation* MemberView::last() const {
   const Operation* last = nullptr;
   if (facts == nullptr) return last;
@@ -77,6 +79,8 @@ std::map<std::string, GroupView> views_of(const std::vector<NodeFacts>& facts) {
   return views;
 }
 
+// Messages under way whose other side has not begun its part, with the rank of the other side. A rank of
+// which nothing is known is left out: nothing can be said about it.
 std::vector<std::pair<const Operation*, uint32_t>> unmatched(const GroupView& group, uint32_t me) {
   std::vector<std::pair<const Operation*, uint32_t>> found;
   const MemberView& member = group.members.at(me);
@@ -164,6 +168,8 @@ std::map<Process, std::vector<Edge>> waits_of(const std::map<std::string, GroupV
 
 }  // namespace
 
+// The facts of the nodes are of slightly different moments, so a circle may be seen that has just
+// dissolved. Ranks that really wait for each other are still there at the next question.
 std::vector<Wait> circle(const std::map<std::string, GroupView>& groups) {
   // Depth-first search for a cycle. `way` is the path from the start, `waits` its edges; `over` holds
   // processes from which no cycle can be reached, so each is visited once. walk() returns the place in

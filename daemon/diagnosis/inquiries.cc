@@ -55,6 +55,8 @@ void Inquiries::send(Asked asked) {
   channels_.send(channel, inquiry);
 }
 
+// Numbers are this node's own, but the sender may be anybody: the answer must come on the channel on which
+// the question went out.
 void Inquiries::on_reply(ChannelId channel, const Reply& reply) {
   // A late answer to a question that is over, or one in another daemon's name.
   const auto found = asked_.find(reply.number);
@@ -89,6 +91,7 @@ void Inquiries::close(const Asked& asked, const Status& status) {
   if (--question.open == 0) std::exchange(question.then, nullptr)(std::move(question.answers));
 }
 
+// Kept open for a while, since whoever asks `why` asks again.
 void Inquiries::rest(ChannelId channel) {
   if (std::any_of(asked_.begin(), asked_.end(),
                   [channel](const auto& entry) { return entry.second.channel == channel; }))
@@ -110,6 +113,7 @@ void Inquiries::on_closed(ChannelId channel, const Status& why) {
   for (const Asked& asked : over) close(asked, why);
 }
 
+// A question ends at its time in any case, so `then` is called even if no daemon ever answers.
 void Inquiries::on_time() {
   // 1. Questions whose time is over. Their connections are kept: the daemon may only be slow, and its
   //    late answer is ignored.
@@ -131,6 +135,7 @@ void Inquiries::on_time() {
   });
 }
 
+// Nothing: neither a question nor an idle connection is there.
 std::optional<Deadline> Inquiries::next_time() const {
   Deadline next = Deadline::never();
   for (const auto& [number, asked] : asked_) next = Deadline::earlier(next, asked.question->until);

@@ -29,6 +29,7 @@ std::string name(const RailFacts& rail) {
                      rail.remote);
 }
 
+// Decimal megabytes, as tools for networks have them.
 std::string megabytes(const RailFacts& rail) {
   return fmt::format("{:.1f} MB/s", static_cast<double>(rail.bytes_per_s) / 1e6);
 }
@@ -72,6 +73,8 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
 
 }  // namespace
 
+// The worst of all: the order of the causes is that of verdict.h, where a dead link stands before a dead
+// rail, and that before a slow one.
 std::optional<LinkTrouble> judge_links(const GroupView& group) {
   std::optional<LinkTrouble> worst;
   // The nodes that have reported the group, each once.
@@ -100,6 +103,7 @@ std::optional<LinkTrouble> judge_links(const GroupView& group) {
   return worst;
 }
 
+// Nothing: no node has ever received anything from another one in this group.
 std::optional<double> quiet_seconds(const GroupView& group) {
   // The smallest over all nodes: one arrival anywhere is progress of the group.
   std::optional<int64_t> least;

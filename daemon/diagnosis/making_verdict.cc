@@ -82,6 +82,7 @@ MakingVerdict judge(const std::vector<Told>& told) {
     text += lacks.empty() ? ", and their nodes are getting ready" : "; " + lacks;
   } else if (coordinator != nullptr) {
     // b) The coordinator knows who is missing. beyond_limits() in facts.cc bounds this loop.
+    // From the coordinator's report alone: a rank that waits for it on another node has not joined.
     std::set<uint32_t> here;
     for (const MakingRank& rank : coordinator->joined) here.insert(rank.rank);
     for (uint32_t rank = 0; rank < coordinator->ranks; ++rank) {
@@ -110,6 +111,8 @@ MakingVerdict judge(const std::vector<Told>& told) {
 
 }  // namespace
 
+// One verdict for each group, in the order of the ids, so that two questions in a row show the groups in
+// the same places.
 std::vector<MakingVerdict> judge_making(const std::vector<NodeFacts>& facts) {
   // Reports of the coordinator and of other nodes have the same public name, so they meet here.
   std::map<std::string, std::vector<Told>> groups;

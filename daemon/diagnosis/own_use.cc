@@ -66,6 +66,8 @@ OwnUse count() {
 
 }  // namespace
 
+// Counting takes system calls for each descriptor, so a count serves for a moment. Called by one thread of
+// the daemon only.
 OwnUse own_use_now() {
   // Static: one count serves all askers of this process.
   static OwnUse counted;

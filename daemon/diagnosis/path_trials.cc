@@ -30,6 +30,7 @@ void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
 
 }  // namespace
 
+// An empty error: the path works. `narrowed` says what the backend has found out about large packets on it.
 nlohmann::json to_json(const PathTrial& trial) {
   return {{"from_nic", trial.from.name}, {"from", trial.from.address},
           {"to_nic", trial.to_nic},      {"to", trial.to},
@@ -37,9 +38,12 @@ nlohmann::json to_json(const PathTrial& trial) {
           {"largest", trial.largest}};
 }
 
+// Runs on a thread of its own, with a backend of its own: nothing of the daemon's connections is touched.
+// No handshake of daemons follows, so the other daemon sees a connection that is closed at once.
 void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64_t budget_ms,
                const std::atomic<bool>& stop) {
   std::map<std::string, std::unique_ptr<transport::Device>> devices;  // by own address
+  // The connections that have not ended. Pointers into `paths` are good, as it does not grow.
   std::map<transport::Connection*, PathTrial*> open;
   // 1. Open one device per NIC and begin all connections. Until it is connected, a path's error is the
   //    one that it will have if nothing more happens.
@@ -94,12 +98,14 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   }
 }
 
+// The threads use what their owner holds, so it waits for them.
 PathTrials::~PathTrials() {
   // Trials look at stop_ every kLookMs, so this takes little longer. Their `then` may still be called.
   stop_.store(true, std::memory_order_release);
   for (Running& running : running_) running.thread.join();
 }
 
+// Never waits: a thread is joined only when it has said that it is done.
 void PathTrials::join_ended() {
   std::erase_if(running_, [](Running& running) {
     const bool done = running.done->load(std::memory_order_acquire);
@@ -108,6 +114,8 @@ void PathTrials::join_ended() {
   });
 }
 
+// Limited, since each trial is a thread and each of its paths a connection, and other nodes may ask for
+// them. What is beyond the limit is answered at once, as not tried.
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
   // Threads that have ended are joined here, at the next start, or by the destructor.
   join_ended();

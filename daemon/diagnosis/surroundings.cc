@@ -97,6 +97,8 @@ std::optional<uint64_t> memory_left() {
 
 }  // namespace
 
+// "": every user of the host can connect to the socket. Else the first obstacle, from the socket upwards.
+// Access lists are not looked at.
 std::string shut_to_others(const std::string& socket) {
   struct stat state {};
   std::error_code error;
@@ -114,6 +116,8 @@ std::string shut_to_others(const std::string& socket) {
   }
 }
 
+// Everything is read or tried anew, so that an administrator who has changed a limit of the running daemon
+// sees it at once. Sizes are in bytes.
 nlohmann::json surroundings(const std::string& socket) {
   nlohmann::json told = {{"open_files", limit_of(RLIMIT_NOFILE)},
                          {"open_files_used", open_files()},

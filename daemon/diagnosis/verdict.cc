@@ -16,6 +16,7 @@ namespace hdt::daemon {
 
 using ipc::Operation;
 
+// The names are part of the JSON of `hdtctl why` and begin its sentences.
 const char* name_of(Cause cause) {
   switch (cause) {
     case Cause::kDeadRank:
@@ -58,6 +59,8 @@ const char* name_of(Cause cause) {
   return "unknown";
 }
 
+// The order of the enumeration makes this comparison right: everything before kUnderWay keeps a job from
+// making progress.
 bool is_trouble(Cause cause) { return cause < Cause::kUnderWay; }
 
 namespace {
@@ -218,6 +221,7 @@ class Judge {
     const GroupFacts& facts = *group_.facts;
     std::vector<uint32_t> ranks;
     if (facts.failed_rank >= 0) ranks.push_back(static_cast<uint32_t>(facts.failed_rank));
+    // The rank that the failure names, with what is known of it.
     const auto lost = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
     // departed in order, rather than lost
     const bool left = lost != group_.members.end() && lost->second.facts != nullptr &&
@@ -375,6 +379,8 @@ class Judge {
 
 }  // namespace
 
+// One verdict for each group of which any node knows. The first of the facts are the asking node's own,
+// whose clock counts. Groups that need help come first; among equal ones the order is that of their ids.
 std::vector<Verdict> judge(const std::vector<NodeFacts>& facts) {
   // 1. One view per group, and the circle over all of them.
   const auto groups = views_of(facts);

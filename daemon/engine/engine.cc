@@ -21,25 +21,35 @@ constexpr int64_t kGoodbyeMs = 200;  // how long say_goodbye() may take in all
 
 }  // namespace
 
+// What a group may ask of its engine. Each group has one of its own, so a request always carries the id of
+// the group that makes it. The engine owns it by way of the group; the engine's thread.
 class Engine::ServicesOfGroup : public GroupServices {
  public:
   ServicesOfGroup(Engine& engine, uint64_t group) : engine_(engine), group_(group) {}
 
+  // Null unless the process of that local rank shares the memory in this very group: a number alone
+  // proves nothing, since a rank could name memory of another user's group.
   std::shared_ptr<SharedMemory> find_memory(uint32_t local, uint64_t number) override {
     return engine_.sessions_.find_memory(group_, local, number);
   }
+  // Regions are known to one backend only. Whoever registers memory for links of several backends
+  // registers it once for each.
   Result<transport::RegionKey> register_memory(const SharedMemory& memory, uint32_t backend) override {
     return engine_.devices_.of_backend(backend).register_memory(memory.data(), memory.size(), memory.fd());
   }
   void deregister_memory(const transport::RegionKey& key, uint32_t backend) override {
     engine_.devices_.of_backend(backend).deregister_memory(key);
   }
+  // A node is named to the backend as a writer: only writes that come on a connection admitted for that
+  // node may land in the region.
   Status grant(const transport::RegionKey& key, uint32_t backend, const NodeId& node) override {
     return engine_.devices_.of_backend(backend).grant(key, writer(node));
   }
   void revoke(const transport::RegionKey& key, uint32_t backend, const NodeId& node) override {
     engine_.devices_.of_backend(backend).revoke(key, writer(node));
   }
+  // By the mailbox, so that everything that was posted before has run when the group is looked at. The
+  // group may have ended by then, hence the second look-up by its id.
   void look_again() override {
     engine_.post([&engine = engine_, id = group_] {
       EngineGroup* const group = engine.groups_.find(id);
@@ -48,6 +58,8 @@ class Engine::ServicesOfGroup : public GroupServices {
       engine.groups_.touch(*group);
     });
   }
+  // The node's successor is in the group again. The engine has no more to do with it: control is
+  // informed.
   void on_back(uint32_t node) override { engine_.events_.on_back(group_, node); }
 
  private:
@@ -55,6 +67,8 @@ class Engine::ServicesOfGroup : public GroupServices {
   const uint64_t group_;
 };
 
+// The parts are made in the order in which engine.h lists them, each with references to those before it.
+// None of them calls another one in its constructor.
 Engine::Engine(EngineOptions options, EngineEvents& events)
     : options_(std::move(options)),
       events_(events),
@@ -69,8 +83,12 @@ Engine::Engine(EngineOptions options, EngineEvents& events)
       sessions_({options_.index, options_.host_pid, options_.node_name}, epoll_.get(), groups_),
       reports_(groups_, devices_, links_, chooser_, sessions_) {}
 
+// The thread uses every part, so it ends before the first of them is destroyed.
 Engine::~Engine() { stop(); }
 
+// Everything that can fail comes before the thread, so a failed start needs no stop. The mailbox and the
+// events of NICs are watched for as long as the engine lives; devices add their own descriptors when they
+// are opened.
 Status Engine::start() {
   if (!epoll_.valid()) return Status::from_errno("epoll_create1", errno);
   HDT_RETURN_IF_ERROR(mailbox_.status());
@@ -84,6 +102,8 @@ Status Engine::start() {
   return Status::ok();
 }
 
+// Before the thread runs, whoever makes the engine may call its parts. A defect here would be a race that
+// no test has to find, so it ends the program at once, in releases too.
 void Engine::on_thread() const {
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) {
     HDT_LOG_ERROR("a part of engine {} was used by another thread: this is a defect of HDT", options_.index);
@@ -91,6 +111,9 @@ void Engine::on_thread() const {
   }
 }
 
+// The order matters: first the flag, then a piece of work that does nothing, which wakes the thread if it
+// sleeps in epoll. The mailbox closes last, when nobody empties it any more. Called by the thread that owns
+// the engine.
 void Engine::stop() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
@@ -99,23 +122,35 @@ void Engine::stop() {
   mailbox_.close();
 }
 
+// An engine that sleeps is not stuck. The empty piece of work makes it pass its heartbeat once, so that
+// silence after this call means a round that does not end.
 void Engine::ask_alive() {
   heartbeat_.ask();
   mailbox_.post([] {});
 }
 
+// The flag comes before the stop, so that the thread, which looks at it after its last round, sends no
+// goodbye: peers would take a goodbye for the end of its groups.
 void Engine::abandon() {
   silent_.store(true, std::memory_order_release);
   stop();
 }
 
+// The loop alternates between three states. Busy: rounds follow each other. Idle for less than `spin_ns`:
+// it looks again and again, since a wake-up costs more than the look. Asleep: the flags in all wake pages
+// are set, one more round looks at what came meanwhile, and only then epoll waits. The flags are cleared by
+// the same thread, so no bell can fall between.
 void Engine::run() {
   std::array<epoll_event, 64> events{};
+  // A device that is attended need not make its event_fd() readable for what the engine posts itself,
+  // which spares a system call (transport::Device::set_attended()).
   const auto set_asleep = [this](bool asleep) {
     for (size_t device = 0; device < devices_.count(); ++device) devices_.at(device).set_attended(!asleep);
     sessions_.set_asleep(asleep);
   };
+  // The last moment at which a round found something to do.
   int64_t idle_since = now_ns();
+  // One turn of the loop. It returns after at most one sleep, so that `stop_` is looked at.
   const auto round = [&] {
     if (work()) {
       idle_since = now_ns();
@@ -182,6 +217,8 @@ void Engine::say_goodbye() {
   }
 }
 
+// The times of groups come first, since they can fail a group; then those of links. Each piece is contained
+// by itself: the timer of one group may not cost the others theirs.
 void Engine::run_timers() {
   for (const auto& group : groups_.all()) {
     if (group == nullptr) continue;
@@ -194,6 +231,8 @@ void Engine::run_timers() {
   early_.expire();
 }
 
+// The earliest of all times in ms, rounded by poll_timeout_ms(); -1 if no timer runs. Groups are asked one
+// by one, as most have none. Computed only before a sleep.
 int Engine::sleep_ms() const {
   Deadline next = Deadline::earlier(links_.next_time(), measuring_.next_time());
   next = Deadline::earlier(next, chooser_.next_time());
@@ -204,6 +243,8 @@ int Engine::sleep_ms() const {
   return next.poll_timeout_ms();
 }
 
+// An exception on the way leaves the group either in the table, where it fails as any other group, or
+// nowhere; in both cases on_ready is called, because a rank waits for it.
 void Engine::create_group(GroupSpec spec) {
   on_thread();
   if (groups_.find(spec.id) != nullptr) {  // who makes groups has asked before: never two of one id
@@ -226,6 +267,8 @@ void Engine::create_group(GroupSpec spec) {
       });
 }
 
+// Steps that allocate come before the group is entered. In an adopted group nothing is connected here: the
+// other nodes are met first (Successors). A group that ends with its host waits for no successor of it.
 void Engine::make_group(GroupSpec spec) {
   const uint32_t index = groups_.make_room();
   const uint64_t id = spec.id;
@@ -239,6 +282,8 @@ void Engine::make_group(GroupSpec spec) {
   if (!adopted) chooser_.connect_group(group);
 }
 
+// For the end of this daemon. Groups without a local rank are left alone, as nobody here would read the
+// failure.
 void Engine::fail_all(Code code, const std::string& text) {
   on_thread();
   for (const auto& group : groups_.all()) {
@@ -250,6 +295,8 @@ void Engine::fail_all(Code code, const std::string& text) {
   }
 }
 
+// By id, because the group may have ended since control decided. The group is touched so that it is
+// looked at, whatever it has to send.
 void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::string& text) {
   on_thread();
   EngineGroup* const failed = groups_.find(group);
@@ -258,6 +305,7 @@ void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::stri
   groups_.touch(*failed);
 }
 
+// Asked by control while a daemon waits to end: what departed ranks have sent lives in this process alone.
 bool Engine::departed_are_done() const {
   on_thread();
   return links_idle() && std::all_of(groups_.all().begin(), groups_.all().end(), [](const auto& group) {
@@ -265,6 +313,7 @@ bool Engine::departed_are_done() const {
          });
 }
 
+// Asked by Succession: ranks of one job leave at about the same time, so the others may be about to.
 bool Engine::host_left_before_others() const {
   on_thread();
   return std::any_of(groups_.all().begin(), groups_.all().end(), [](const auto& group) {
@@ -272,18 +321,22 @@ bool Engine::host_left_before_others() const {
   });
 }
 
+// Only a moment's answer: a rank may begin a call directly after it.
 bool Engine::quiet() const {
   on_thread();
   return std::all_of(groups_.all().begin(), groups_.all().end(),
                      [](const auto& group) { return group == nullptr || group->quiet(); });
 }
 
+// A group that is being made has promised its ranks an answer, which only this daemon can give.
 bool Engine::groups_are_made() const {
   on_thread();
   return std::all_of(groups_.all().begin(), groups_.all().end(),
                      [](const auto& group) { return group == nullptr || group->is_made(); });
 }
 
+// Groups are destroyed at the end of a round and never inside one of their own calls, whose callers still
+// hold them. Each part forgets the group in a step of its own, so that none is left out when another throws.
 bool Engine::reap_groups() {
   // Control hears of the end with all that is known, or with less where there is no memory for that.
   // GroupMaker must hear of it, so a group of which not even that can be reported stays for now.

@@ -17,6 +17,8 @@ constexpr int64_t kSayStrayMs = 1'000;  // between two lines in the log
 
 }  // namespace
 
+// The probe is made before groups take the link, because taking it sends messages that may begin the
+// measurement.
 void Engine::on_up(PeerLink& peer) {
   measuring_.make_probe(peer);
   mover_.link_up(peer);
@@ -24,6 +26,8 @@ void Engine::on_up(PeerLink& peer) {
   measuring_.end_if_done(peer);  // there may be nothing to measure, or no way to
 }
 
+// The link has left the table already. It lives to the end of the round, as its own call is on the stack;
+// every group that used it is informed before this returns.
 void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
   const LinkId id = peer.id;
   // 1. With the last link to the node, the node may not write to the probe memory any more.
@@ -53,6 +57,8 @@ void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
   successors_.on_link_gone();
 }
 
+// Also called for a link that could not be measured: its rates are zero then, and the groups go on without
+// them.
 void Engine::on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) {
   for (const auto& group : groups_.all()) {
     if (group == nullptr) continue;
@@ -90,6 +96,8 @@ bool Engine::is_used(const PeerLink& peer) const {
   });
 }
 
+// The link needs the bytes of the write no longer: they have arrived, or were few enough to be copied. The
+// token carries the group's index rather than its id, which makes this the cheapest look-up of all.
 void Engine::on_sent(PeerLink& peer, uint64_t token) {
   if (token == LinkProbe::kToken) return;
   const WriteToken sent = WriteToken::unpack(token);
@@ -121,6 +129,7 @@ void Engine::on_arrived(PeerLink& peer, const transport::LinkHeader& header, uin
     peer.link.close({Code::kInvalidArgument, "node " + peer.name + " sent a malformed frame"});
     return;
   }
+  // The peer chooses the id in the frame. That it is in the group is checked here, once for all frames.
   EngineGroup* group = groups_.find(id);
   const auto node = group != nullptr ? node_of(*group, peer.id.node) : std::nullopt;
   // The other groups of the link have nothing to do with it.
@@ -134,6 +143,8 @@ void Engine::on_arrived(PeerLink& peer, const transport::LinkHeader& header, uin
 // most.
 void Engine::drop_stray(PeerLink& peer, uint64_t group) {
   answer_stray(peer, group);
+  // Counted without a limit, logged with one: a peer can send such frames as fast as the link carries
+  // them.
   ++stray_frames_;
   if (!stray_again_.expired() && !stray_again_.is_never()) return;
   stray_again_ = Deadline::after_ms(kSayStrayMs);

@@ -151,6 +151,8 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
     echoes_ns.push_back(context.segment.rank_state(local).echo_ns.load(std::memory_order_acquire));
   }
+  // Predictions are those of this node's tuner, which are the same on all nodes; only the time of handing
+  // over is this node's own.
   const Explanation explanation = explain(tuner, call, context.group_class, hand_over_seconds(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
@@ -170,6 +172,8 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
 
 }  // namespace
 
+// A group that the viewer may not see is left out, as if it did not exist. The caller decides whether the
+// groups that are left are too many.
 nlohmann::json EngineReports::explain(const std::string& name, const ipc::Call& call,
                                       const Viewer& viewer) const {
   nlohmann::json json = nlohmann::json::array();

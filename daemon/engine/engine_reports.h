@@ -19,6 +19,8 @@
 
 namespace hdt::daemon {
 
+// Reads the other parts and changes none of them, except that a tuner may keep a prediction that it has
+// made.
 class EngineReports {
  public:
   // All must outlive this object.

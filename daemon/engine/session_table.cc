@@ -13,6 +13,8 @@
 
 namespace hdt::daemon {
 
+// A session whose eventfd cannot be watched works all the same while the engine is awake; it is slow to
+// wake it. So the error is logged, and the process is not refused.
 void SessionTable::add(std::shared_ptr<SessionLink> session) {
   const Status watched = watch_descriptor(epoll_, session->eventfds[options_.engine].get());
   if (!watched.is_ok()) {
@@ -22,6 +24,8 @@ void SessionTable::add(std::shared_ptr<SessionLink> session) {
   sessions_[number].link = std::move(session);
 }
 
+// The eventfd leaves epoll explicitly: the process holds a copy of it, so closing this end would not take
+// it out.
 void SessionTable::remove(uint64_t session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
@@ -43,6 +47,8 @@ void SessionTable::lost(uint64_t session, const std::string& how) {
   std::erase_if(memories_, [session](const auto& entry) { return entry.second.session == session; });
 }
 
+// Control posts the seat after it has posted the session, and both come in order. So a session that is not
+// here has ended in the meantime, and its rank will never come.
 void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local) {
   const auto found = sessions_.find(session);
   EngineGroup* made = groups_.find(group);
@@ -57,6 +63,8 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
       [&] {
         found->second.seats[handle] = {made, local};
         found->second.highest = std::max(found->second.highest, handle);
+        // Release: ranks read the flag with acquire when they ask whether the daemon ends with a
+        // process of theirs.
         const bool hosts = options_.host_pid != 0 && found->second.link->pid == options_.host_pid;
         made->context().segment.rank_state(local).hosts.store(hosts ? 1 : 0, std::memory_order_release);
         made->local_rank_here(local, found->second.link->uid);
@@ -70,6 +78,8 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
   groups_.touch(*made);
 }
 
+// The group makes progress first: calls that the rank published before it departed count, and afterwards
+// nobody would look at them.
 void SessionTable::leave(uint64_t session, uint32_t handle) {
   Seat* left = seat(session, handle);
   if (left == nullptr) return;
@@ -81,6 +91,7 @@ void SessionTable::leave(uint64_t session, uint32_t handle) {
   groups_.touch(*group);
 }
 
+// The rank's own seat says which group is meant. So a process can fail groups that it is in, and no other.
 void SessionTable::fail(uint64_t session, uint32_t handle, Code code, int32_t rank, const std::string& text) {
   const Seat* failed = seat(session, handle);
   if (failed == nullptr) return;
@@ -88,17 +99,22 @@ void SessionTable::fail(uint64_t session, uint32_t handle, Code code, int32_t ra
   groups_.touch(*failed->group);
 }
 
+// By address, as the group is about to be destroyed: a seat that stayed would point at freed memory.
 void SessionTable::drop_seats(const EngineGroup& group) {
   for (auto& [number, session] : sessions_) {
     std::erase_if(session.seats, [&](const auto& seat) { return seat.second.group == &group; });
   }
 }
 
+// The number is unique in the daemon, as control counts it. The session need not have an entry here
+// (lost()).
 void SessionTable::add_memory(uint64_t session, uint64_t number, uint32_t handle,
                               std::shared_ptr<SharedMemory> memory) {
   memories_[number] = {session, handle, std::move(memory)};
 }
 
+// Every group is told, since it is not recorded which one has registered the memory. A group that has a
+// call under way in it lets go of it later.
 void SessionTable::remove_memory(uint64_t number) {
   memories_.erase(number);
   for (const auto& group : groups_.all()) {
@@ -117,6 +133,9 @@ std::shared_ptr<SharedMemory> SessionTable::find_memory(uint64_t group, uint32_t
   return found->second.memory;
 }
 
+// Costs one load for each word of each session while nothing happens: this is the path of every round. The
+// bits are taken by exchange, so a bit that a rank sets after it is seen in the next round. Acquire pairs
+// with the rank's release, so that the calls that it has published before are visible when the group looks.
 bool SessionTable::hear() {
   bool any = false;
   for (auto& [number, session] : sessions_) {
@@ -142,11 +161,15 @@ bool SessionTable::hear() {
   return any;
 }
 
+// Sequentially consistent, against the load in hear(): either the process sees the flag and rings, or this
+// engine sees the bit.
 void SessionTable::set_asleep(bool asleep) {
   for (auto& [number, session] : sessions_)
     bell_of(session).asleep.store(asleep ? 1 : 0, std::memory_order_seq_cst);
 }
 
+// The count says nothing: the bits in the wake page say who rang. It is read only so that the
+// level-triggered descriptor falls silent.
 void SessionTable::on_readable(int fd) const {
   const bool is_session = std::any_of(sessions_.begin(), sessions_.end(),
                                       [&](const auto& entry) { return eventfd_of(entry.second) == fd; });
@@ -154,6 +177,7 @@ void SessionTable::on_readable(int fd) const {
   if (is_session) ::eventfd_read(fd, &count);
 }
 
+// Only for people (status, diagnosis), so a search over all seats is good enough.
 uint32_t SessionTable::pid_of(const EngineGroup& group, uint32_t local) const {
   for (const auto& [number, session] : sessions_) {
     for (const auto& [handle, seat] : session.seats) {
@@ -163,6 +187,7 @@ uint32_t SessionTable::pid_of(const EngineGroup& group, uint32_t local) const {
   return 0;
 }
 
+// A handle comes from a process and may be any number.
 SessionTable::Seat* SessionTable::seat(uint64_t session, uint32_t handle) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return nullptr;

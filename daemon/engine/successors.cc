@@ -49,6 +49,7 @@ std::optional<Successors::Met> Successors::meet(uint64_t id, uint32_t me, uint32
     }
     return met;
   }
+  // A newer successor replaces one that was waiting: the older daemon has been replaced as well.
   waiting_[{id, from}] = info;
   // All writes of the predecessor must have ended before either node reports which of them arrived.
   std::vector<LinkId> old;
@@ -81,6 +82,8 @@ void Successors::take_in(EngineGroup& group, uint32_t node) {
   groups_.touch(group);
 }
 
+// Any group may have waited for the link, also one that did not use it itself: links belong to classes, and
+// all links to the predecessor must be down.
 void Successors::on_link_gone() {
   for (const auto& group : groups_.all()) {
     if (group == nullptr) continue;
@@ -91,6 +94,7 @@ void Successors::on_link_gone() {
   }
 }
 
+// The group has ended, so nobody will meet in it any more.
 void Successors::end(uint64_t group) {
   std::erase_if(waiting_, [group](const auto& entry) { return entry.first.first == group; });
 }

@@ -9,6 +9,7 @@
 
 namespace hdt::daemon {
 
+// The group waits for a successor or fails; in both cases nothing more comes over the link.
 void ChunkRunner::on_link_down(uint32_t node, const transport::Link& link) {
   for (const auto& slot : slots_) {
     for (Slot::LastWrite& last : slot->last_writes) {
@@ -26,6 +27,7 @@ void ChunkRunner::on_link_dropped(const transport::Link& link) {
   }
 }
 
+// What is sent here comes from the journal, which outlives this daemon: a successor tells the same.
 void ChunkRunner::tell_state(uint32_t node) {
   // 1. What has come of the chunks that may be under way. All payloads of earlier chunks have come, as
   //    `exchanged` in the Resume says.

@@ -412,6 +412,7 @@ void ChunkRunner::on_sent(const WriteToken& token) {
   slot.executor->advance();
 }
 
+// Credit is a total and only grows, so a message that comes late or twice changes nothing.
 void ChunkRunner::on_message(const ChunkCredit& note) {
   PeerCredit& credit = credit_[note.from];
   credit.granted_to_us = std::max(credit.granted_to_us, note.chunks);

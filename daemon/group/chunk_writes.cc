@@ -42,6 +42,8 @@ void ChunkRunner::note_write(Slot& slot, uint32_t node, const transport::Link* l
   slot.last_writes.push_back({node, link, number});
 }
 
+// A slot may be used for its next chunk when this is true: then nothing that was written from it can be
+// asked for again, not even by the successor of the receiver's daemon.
 bool ChunkRunner::settled(const Slot& slot) const {
   return slot.held == 0 &&
          std::all_of(slot.last_writes.begin(), slot.last_writes.end(), [&](const auto& last) {
@@ -52,6 +54,9 @@ bool ChunkRunner::settled(const Slot& slot) const {
          });
 }
 
+// Called by the slot's executor, from inside its own progress. True: the data is copied, and the executor
+// may overwrite it at once; on_sent() does not follow. False: the data must stay as it is until on_sent(),
+// or the group has failed.
 bool ChunkRunner::write(Slot& slot, HeldWrite write) {
   ipc::SentWrite& what = write.what;
   const ActiveCall& active = *call_of(what.chunk);

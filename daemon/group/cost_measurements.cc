@@ -16,6 +16,8 @@ constexpr uint64_t kStepsOfATripNs = 4'000;
 
 }  // namespace
 
+// Nothing: some node or link was not measured. Then no node predicts, since the nodes that could would
+// choose other algorithms than those that cannot.
 std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::NodeRates> table) {
   // The slowest node's memory rates count for all: a collective ends when its slowest node is done.
   ipc::MemoryRates slowest{UINT64_MAX, UINT64_MAX};

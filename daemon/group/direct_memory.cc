@@ -3,6 +3,8 @@
 
 namespace hdt::daemon {
 
+// Null, without an error: the number is not known (yet), or is another rank's. Each success needs one
+// release(); until then the memory stays mapped, whatever the process does with its own mapping.
 Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
   auto found = entries_.find(number);
   // Known numbers are found without the engine: what was acquired once stays mapped until it is
@@ -10,6 +12,8 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
   if (found == entries_.end()) {
     auto memory = services_->find_memory(local, number);
     if (memory == nullptr) return static_cast<const Use*>(nullptr);
+    // The mapping is the daemon's own, shared with the session's entry: it outlives the session if a
+    // call still uses it.
     Entry entry;
     entry.local = local;
     entry.use = {memory->data(), memory->size()};
@@ -22,6 +26,8 @@ Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t 
   return &found->second.use;
 }
 
+// Registered as late as possible: most memory is used over one backend, and a registration may pin its
+// pages.
 Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t backend, const NodeId& node) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return Status(Code::kInternal, "memory that no call has acquired has no key");
@@ -47,6 +53,7 @@ Result<transport::RegionKey> DirectMemory::key_for(uint64_t number, uint32_t bac
   return enlisted.key;
 }
 
+// The node has no link to this one any more. The registration stays, as other nodes may use it.
 void DirectMemory::revoke(const NodeId& node) {
   for (auto& [number, entry] : entries_) {
     for (auto& [backend, enlisted] : entry.keys) {
@@ -55,16 +62,20 @@ void DirectMemory::revoke(const NodeId& node) {
   }
 }
 
+// The keys are worth nothing afterwards: a write that names one of them is refused by the backend.
 void DirectMemory::withdraw(const Entry& entry) {
   for (const auto& [backend, enlisted] : entry.keys) services_->deregister_memory(enlisted.key, backend);
 }
 
+// A number that is not known is no error.
 void DirectMemory::release(uint64_t number) {
   const auto found = entries_.find(number);
   if (found == entries_.end() || --found->second.users > 0 || !found->second.dropped) return;
   forget(found);
 }
 
+// The process shares the memory no longer. Calls that use it end as if nothing had happened; the last one
+// of them frees it.
 void DirectMemory::drop(uint64_t number) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
@@ -72,11 +83,13 @@ void DirectMemory::drop(uint64_t number) {
   if (found->second.users == 0) forget(found);
 }
 
+// Deregistered before the mapping goes, so that no backend can write into memory that is not there.
 void DirectMemory::forget(std::map<uint64_t, Entry>::iterator entry) {
   withdraw(entry->second);
   entries_.erase(entry);
 }
 
+// By the destructor: nothing of a group stays registered after it.
 void DirectMemory::clear() {
   for (auto& [number, entry] : entries_) withdraw(entry);
   entries_.clear();

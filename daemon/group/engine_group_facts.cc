@@ -21,6 +21,7 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
     facts.failure = failure.message();
   }
   for (uint32_t node = 0; node < context_.nodes.size(); ++node) {
+    // The daemon's address tells nodes apart where a name does not.
     GroupNodeFacts& place = facts.nodes.emplace_back();
     place.name = context_.nodes[node].name;
     place.control = context_.nodes[node].address;

@@ -31,6 +31,8 @@ void EngineGroup::give_up(const std::string& why) {
   look_at_ = Deadline::after_ms(kAgainMs << std::min(times_given_up_++, kMostDoublings));
 }
 
+// Called for every failure; it does something only while the group is being made. From here on the ranks
+// get the reason in the answer to their joins.
 void EngineGroup::tell_not_made(const Status& why) {
   if (!on_ready_) return;
   // No rank has a seat yet, so the group may end without a departure.
@@ -39,6 +41,8 @@ void EngineGroup::tell_not_made(const Status& why) {
   on_ready_ = nullptr;
 }
 
+// Once to each node that has a link. A node without one learns of the failure when it connects, or from the
+// other nodes.
 void EngineGroup::tell_failure() {
   if (!context_.failed() || told_failure_) return;
   const Status failure = context_.failure();

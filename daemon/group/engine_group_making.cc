@@ -28,12 +28,16 @@ void EngineGroup::on_link_measured(uint32_t node, const ipc::LinkRates& rates) {
   keep_rates(context_.me, own_rates_);
 }
 
+// Rates are another node's word. What makes no sense in them was refused by the decoder; wrong ones make
+// the choice of algorithms worse, and no result wrong.
 void EngineGroup::keep_rates(uint32_t node, const ipc::NodeRates& rates) {
   if (rates_[node]) return;  // the first ones are what all nodes have
   rates_[node] = rates;
   check_ready();
 }
 
+// Called after each event that can complete the making. Nothing is undone here: a node that fails
+// afterwards fails the group.
 void EngineGroup::check_ready() {
   // 1. Every other node has sent its hello and has a link in use, and everyone's measurements are here.
   if (ready_ || context_.failed()) return;
@@ -65,6 +69,7 @@ void EngineGroup::check_ready() {
   on_ready_ = nullptr;
 }
 
+// By on_time(), while a rank waits for the group.
 void EngineGroup::look_at_making() {
   // A node that has sent GroupReady needs no ping: only its own end can still be waiting.
   if (ping_at_.expired()) {

@@ -32,6 +32,7 @@ void EngineGroup::go_on(const GroupSpec& spec) {
   note_departures();
 }
 
+// A local rank has departed that belongs to the process which hosts this daemon.
 bool EngineGroup::host_has_left() const {
   for (uint32_t local = 0; local < local_left_.size(); ++local) {
     if (local_left_[local] && context_.segment.rank_state(local).hosts.load(std::memory_order_acquire) != 0)
@@ -40,11 +41,14 @@ bool EngineGroup::host_has_left() const {
   return false;
 }
 
+// While one node is suspended the group cannot change its links or its class.
 bool EngineGroup::anyone_away() const {
   return std::any_of(context_.peers.begin(), context_.peers.end(),
                      [](const GroupPeer& peer) { return peer.away; });
 }
 
+// Calls under way stay as they are: what they have written is kept, and what they still have to write to
+// the node is held.
 void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
   GroupPeer& peer = context_.peers[node];
   // What an earlier attempt has brought does not count any more.
@@ -58,6 +62,8 @@ void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms)
                restart_ms, why.message(), LogTag{.node = context_.nodes[context_.me].name});
 }
 
+// By a deadline of this node's own; the other nodes of the group may come to it somewhat earlier or later,
+// and the failure that comes first counts.
 void EngineGroup::give_up_waiting() {
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     GroupPeer& peer = context_.peers[node];
@@ -72,6 +78,8 @@ void EngineGroup::give_up_waiting() {
   }
 }
 
+// The place in the segment is for ranks that make a smaller group and must find the node without this
+// daemon.
 void EngineGroup::set_node(uint32_t node, const NodeInfo& info) {
   context_.nodes[node] = info;
   context_.segment.places()[node].set(info.address);
@@ -94,6 +102,8 @@ void EngineGroup::tell_departures(uint32_t node) {
   if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
 }
 
+// The order matters. The node is open first, since both parts write to it. progress() comes last: ranks may
+// have called while nothing could move.
 void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   GroupPeer& peer = context_.peers[node];
   // The node counts as open from here on, so that the next two calls can write to it.

@@ -12,6 +12,7 @@ namespace hdt::daemon {
 // its own are seated; with everyone's message it sets Header.seated, for which the ranks wait. Until all
 // ranks of an adopted group are back, the predecessor may have sent the message or not: it is sent again
 // then.
+// Acquire pairs with the rank's release of its pid: its mapping of the memory is complete by then.
 void EngineGroup::note_seats() {
   if (solo() || told_seated_ || adopting_ || context_.failed()) return;
   for (uint32_t local = 0; local < context_.layout().local_ranks; ++local) {
@@ -24,6 +25,7 @@ void EngineGroup::note_seats() {
   on_seated(context_.me);
 }
 
+// The message may come twice, and after the group is seated: setting the same flags again changes nothing.
 void EngineGroup::on_seated(uint32_t node) {
   seated_[node] = true;
   if (!std::all_of(seated_.begin(), seated_.end(), [](bool seated) { return seated; })) return;

@@ -60,12 +60,14 @@ std::string words(Reason reason) {
 
 }  // namespace
 
+// The slowest rank counts, as a call waits for all. What ranks have measured is foreign, hence the limit.
 double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
   const uint64_t slowest = echoes_ns.empty() ? 0 : *std::max_element(echoes_ns.begin(), echoes_ns.end());
   const uint64_t echo_ns = slowest == 0 ? kAssumedEchoNs : std::min(slowest, kLongestEchoNs);
   return kTurnsOfACall * static_cast<double>(echo_ns) * 1e-9;
 }
 
+// Asks the tuner the same question as a call would.
 Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double hand_over_s) {
   Explanation all{tuner.decide(call), "", hand_over_s, {}};
   // 1. Why it was picked, and what kept the configured algorithm from it.

@@ -18,16 +18,19 @@ constexpr int64_t kDialerGraceMs = 5'000;
 
 }  // namespace
 
+// Null: no link to the node was ever chosen for the group here, or the group has ended.
 const LinkChoice* LinkChooser::find(uint64_t group, uint32_t node) const {
   const auto found = choices_.find({group, node});
   return found == choices_.end() ? nullptr : &found->second;
 }
 
+// A link that a choice has taken or waits for must not be retired.
 bool LinkChooser::wants(const LinkId& link) const {
   return std::any_of(choices_.begin(), choices_.end(),
                      [&](const auto& entry) { return entry.second.link == link; });
 }
 
+// A failure of one node fails the group, so the rest is not tried then.
 void LinkChooser::connect_group(EngineGroup& group) {
   const GroupContext& context = group.context();
   // Two nodes of one name work, but people cannot distinguish them.
@@ -186,6 +189,7 @@ void LinkChooser::link_failed(const LinkId& link, const Status& why) {
   }
 }
 
+// Beginning a probe that has begun does nothing, so this may be called whenever something has changed.
 void LinkChooser::measure_next(EngineGroup& group) {
   const auto node = group.next_to_measure();
   if (!node) return;

@@ -51,6 +51,7 @@ bool RingForwarder::progress() {
   return any;
 }
 
+// The number comes from a rank, so it may be any. Rings to ranks of this node never concern the engine.
 bool RingForwarder::look_at(uint32_t number) {
   const Layout& layout = context_.layout();
   if (number >= 2 * layout.local_ranks * layout.ranks) return false;
@@ -99,6 +100,8 @@ bool RingForwarder::forward(uint32_t number) {
   return any;
 }
 
+// Acknowledgements may come in any order; the tail moves over those that came without a gap. Release: the
+// rank that sees the new tail may write over the cells below it.
 void RingForwarder::on_sent(const WriteToken& token) {
   Outgoing& out = outgoing_[token.number];
   // The token has the cell's number modulo the ring's length. Fewer cells than that are under way, so
@@ -116,6 +119,7 @@ void RingForwarder::on_sent(const WriteToken& token) {
   forward(token.number);
 }
 
+// The rank must be one of this node; EngineGroup has checked that for numbers from messages.
 uint32_t RingForwarder::local_of(uint32_t rank) const {
   return static_cast<uint32_t>(context_.order.position_of[rank] - context_.order.first_position[context_.me]);
 }
@@ -145,6 +149,7 @@ void RingForwarder::on_arrived(const CellFrame& frame) {
   context_.segment.rank_state(local).doorbell.ring();
 }
 
+// A total of what the rank has consumed since the group was made; nothing is sent if it is no news.
 bool RingForwarder::give_credit(uint32_t number) {
   const Layout& layout = context_.layout();
   MessageRing& ring = context_.segment.ring(number);
@@ -161,6 +166,7 @@ bool RingForwarder::give_credit(uint32_t number) {
   return true;
 }
 
+// A total, so an old message that comes late changes nothing.
 void RingForwarder::on_message(const CellCredit& note) {
   const uint32_t number =
       context_.layout().ring_index(Direction::kOut, local_of(note.source), note.destination);
@@ -170,6 +176,8 @@ void RingForwarder::on_message(const CellCredit& note) {
   forward(number);
 }
 
+// Whether everything that local ranks have written is in the memory of the receivers' nodes; asked before
+// this node leaves the group.
 bool RingForwarder::drained() const {
   return std::all_of(outgoing_.begin(), outgoing_.end(), [this](const auto& entry) {
     const auto& [number, out] = entry;
@@ -184,6 +192,7 @@ bool RingForwarder::drained() const {
   });
 }
 
+// Cells are under way that no link has reported as arrived yet.
 bool RingForwarder::awaits_arrivals() const {
   return std::any_of(outgoing_.begin(), outgoing_.end(),
                      [](const auto& entry) { return entry.second.sent < entry.second.next; });

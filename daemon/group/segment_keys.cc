@@ -3,10 +3,13 @@
 
 namespace hdt::daemon {
 
+// Before the group exists, so that the memory is there whatever its making asks for.
 void SegmentKeys::add(uint64_t group, std::shared_ptr<SharedMemory> memory) {
   segments_[group].memory = std::move(memory);
 }
 
+// Only the data part of the segment is registered. The rest, with the ranks' states and the journals, is
+// out of every peer's reach.
 Result<transport::RegionKey> SegmentKeys::key(EngineGroup& group, uint32_t backend, const NodeId& node) {
   Segment& segment = segments_.at(group.id());
   if (segment.registration == nullptr) {
@@ -16,6 +19,7 @@ Result<transport::RegionKey> SegmentKeys::key(EngineGroup& group, uint32_t backe
   return segment.registration->key(backend, node);
 }
 
+// The user's own buffers go together with the segment: a node without a link may write to neither.
 void SegmentKeys::withdraw(EngineGroup& group, const NodeId& node) {
   const auto found = segments_.find(group.id());
   if (found != segments_.end() && found->second.registration != nullptr)

@@ -14,6 +14,8 @@ using ipc::Layout;
 using ipc::Order;
 using ipc::Partition;
 
+// All nodes must come to the same answer, since it decides about the algorithm. Whether a rank really uses
+// its buffers in place is not known to other nodes, so the question is only whether it may.
 Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
   // The ring can take every call, also in place: its steps stay within a block, and it reads no element
   // of kInput after that element was written as kOutput. Its scratch is no longer than a chunk, which a
@@ -46,6 +48,8 @@ Call Tuner::representative(const Call& call) {
   return smallest;
 }
 
+// Kept by the kind of call, since ranking all algorithms takes longer than a small call. The number of
+// kinds is small: counts are rounded to powers of two. Empty without measurements.
 const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) {
   static const std::vector<collectives::Candidate> kNone;
   if (!measurements_) return kNone;
@@ -67,6 +71,8 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
       .first->second;
 }
 
+// The same on all nodes, which is what makes their schedules fit together: it uses nothing but what all
+// have agreed on.
 Decision Tuner::decide(const Call& call) {
   // 1. What is configured.
   Obstacle to_configured = Obstacle::kNone;

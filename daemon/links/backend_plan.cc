@@ -23,12 +23,14 @@ std::string list_of(const std::vector<DeviceInfo>& nics) {
   return text.empty() ? "none" : text;
 }
 
+// The default of a class. It asks for whatever there is, so a backend without a NIC is no mistake then.
 bool is_pattern_of_all(const std::vector<std::string>& patterns) {
   return std::find(patterns.begin(), patterns.end(), "*") != patterns.end();
 }
 
 }  // namespace
 
+// For messages: people look for the name, and the address tells two of that name apart.
 std::string name_of(const DeviceInfo& nic) { return nic.name + " (" + nic.address + ")"; }
 
 // Every backend that the configuration names is loaded and looked at, but only those of classes are
@@ -43,6 +45,8 @@ Result<BackendPlan> BackendPlan::make(const Config& config, std::vector<std::str
   if (!interfaces.is_ok()) return interfaces.status();
   plan.interfaces_ = interfaces.take();
   // 2. The backends that classes or options name. tcp is always there, for control connections.
+  // Sorted, so that each start opens the backends in the same order, and the devices get the same
+  // numbers.
   std::set<std::string> wanted;
   for (const auto& [name, policy] : config.classes)
     wanted.insert(policy.backends.begin(), policy.backends.end());
@@ -91,6 +95,7 @@ Status BackendPlan::keep_order(const std::vector<BackendNic>& first) {
   return Status::ok();
 }
 
+// Texts that only the backend understands; it refuses those that it does not know.
 transport::BackendOptions BackendPlan::options(const std::string& backend) const {
   const auto found = config_.backends.find(backend);
   return found == config_.backends.end() ? transport::BackendOptions{} : found->second;
@@ -188,6 +193,8 @@ std::string BackendPlan::interface_of(const std::string& address) const {
   return found == interfaces_.end() ? "" : found->name;
 }
 
+// By name, by address, or by the name of the interface that has the same address: users write what they
+// see, which differs between backends.
 bool BackendPlan::fits(const ClassConfig& policy, const DeviceInfo& nic) const {
   return matches_any(policy.nics, nic.name) || matches_any(policy.nics, nic.address) ||
          matches_any(policy.nics, interface_of(nic.address));

@@ -10,6 +10,8 @@
 
 namespace hdt::daemon {
 
+// Level-triggered: a descriptor that is not emptied reports again, so no event can be lost between two
+// looks.
 Status watch_descriptor(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -19,11 +21,14 @@ Status watch_descriptor(int epoll, int fd) {
                             errno);
 }
 
+// Stops at the first NIC that fails and keeps those before it: devices are never closed, since links know
+// them by their index.
 Status Devices::open(const std::vector<BackendNic>& nics) {
   for (const BackendNic& nic : nics) HDT_RETURN_IF_ERROR(open_nic(nic));
   return Status::ok();
 }
 
+// Either all tables grow by one entry or none does, as the index in each of them names the same device.
 Status Devices::open_nic(const BackendNic& nic) {
   const auto& [backend, info] = nic;
   // tcp names the NIC in its messages; of other backends it is added.
@@ -59,6 +64,7 @@ Status Devices::open_nic(const BackendNic& nic) {
   return Status::ok();
 }
 
+// What two nodes could connect, best first; the engine's own part of it is the devices that are open here.
 std::vector<LinkCandidate> Devices::candidates(const NodeInfo& own, const NodeInfo& peer,
                                                bool own_is_first) const {
   std::vector<transport::DeviceInfo> devices;

@@ -16,6 +16,8 @@
 
 namespace hdt::daemon {
 
+// Indexes of devices are part of what other parts keep: of paths, of rails and of the backends' tables. So
+// a device that was opened is never closed nor moved.
 class Devices {
  public:
   // `epoll`, the engine's, gets the event descriptor of each device. Both must outlive this object.

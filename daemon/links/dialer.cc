@@ -24,6 +24,8 @@ constexpr int64_t kAskEveryMs = 500;
 // tried as well.
 constexpr int64_t kSparesAfterMs = 1'000;
 
+// Spares are paths between NICs that the pairing did not choose; they are tried when the chosen ones do not
+// work.
 bool has_spares(const PeerLink& peer) {
   return std::any_of(peer.paths.begin(), peer.paths.end(), [](const RailPath& path) { return path.spare; });
 }
@@ -35,6 +37,8 @@ PeerLink* Dialer::dial_candidate(const NodeInfo& node, const std::string& group_
                                  LinkCandidate& candidate, bool last) {
   // 1. The paths come before the link: a link without paths would never come up, nor end. A device that
   //    needs several connections for its speed gets as many paths (several_connections.h).
+  // In the order of the pairs. path_of() and the number in the hello depend on the places in it, so it
+  // does not change while the link lives.
   std::vector<RailPath> paths;
   const auto add = [&](const LinkCandidate::Pair& pair, bool spare) {
     const auto* several = dynamic_cast<const transport::SeveralConnections*>(&devices_.at(pair.device));
@@ -77,6 +81,8 @@ void Dialer::dial_spares(PeerLink& peer) {
   }
 }
 
+// An exception counts as a failed attempt: the path gets its next time, and the other paths are not
+// affected.
 void Dialer::dial_path(PeerLink& peer, RailPath& path) {
   path.dial_at = Deadline::never();
   if (contained("a dial of a node", [&] { begin_path(peer, path); })) return;
@@ -195,6 +201,8 @@ void Dialer::on_last_rail_lost(PeerLink& peer) const {
   if (has_spares(peer)) peer.spares_at = Deadline::after_ms(kSparesAfterMs);
 }
 
+// The kernel's news are a hint: the path is dialled at once, and its delays go on from where they were if
+// that fails.
 void Dialer::on_nic_up(const std::string& nic) const {
   for (const auto& [id, peer] : links_.all()) {
     for (RailPath& path : peer->paths) {
@@ -207,6 +215,7 @@ void Dialer::on_nic_up(const std::string& nic) const {
   }
 }
 
+// Each path has a time of its own; one that is dialled or is a rail has none.
 void Dialer::on_time(PeerLink& peer) {
   if (peer.spares_at.expired()) dial_spares(peer);
   for (RailPath& path : peer.paths) {

@@ -50,6 +50,8 @@ std::string LinkCandidate::Pair::describe() const {
   return ours.nic + " " + host_of(ours.address) + " - " + theirs.nic + " " + theirs.address;
 }
 
+// Both ends must come to the same order of backends, or they would choose different links: so one of the
+// two nodes decides, the first one in the group.
 std::vector<LinkCandidate> link_candidates(const NodeInfo& own, const NodeInfo& peer, bool own_is_first,
                                            uint32_t engine, const std::vector<transport::DeviceInfo>& devices,
                                            const std::vector<std::string>& addresses,
@@ -100,6 +102,7 @@ std::string misfit(const NodeInfo& a, const NodeInfo& b, const std::string& grou
   return "class " + group_class + ": no backend fits both " + describe(a) + " and " + describe(b);
 }
 
+// Candidates that were not tried have no failure and are left out.
 std::string LinkChoice::failures() const {
   std::string text;
   for (const LinkCandidate& candidate : candidates) {

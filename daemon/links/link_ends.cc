@@ -39,6 +39,8 @@ void LinkTable::forget(PeerLink& peer, const Status& why) {
   user_.on_gone(peer, why, gone, !leads_to(id.node));
 }
 
+// What throws in an event of one connection ends that connection, or the link that it is a rail of, and no
+// other.
 void LinkTable::contain_completion(size_t device, const Completion& completion) {
   Connection* const connection = completion.connection;
   const bool closed = completion.kind == Completion::Kind::kClosed;
@@ -90,6 +92,7 @@ void LinkTable::break_link(PeerLink& peer, const std::string& why) {
   });
 }
 
+// Needs memory and may throw, unlike the rest of a link's end: the caller contains it.
 void LinkTable::say_broken(const LinkId& id, const std::string& name, uint32_t backend,
                            const std::string& group_class, std::vector<RailPath> paths) {
   // The paths are dialled from the beginning.

@@ -10,6 +10,8 @@
 
 namespace hdt::daemon {
 
+// What an earlier run of the daemon has kept counts as measured. News go to control at once, which writes
+// them to the state folder.
 const ipc::MemoryRates& LinkMeasuring::memory() {
   if (!known_.memory.measured()) {
     known_.memory = measure_memory();
@@ -20,11 +22,14 @@ const ipc::MemoryRates& LinkMeasuring::memory() {
   return known_.memory;
 }
 
+// A link over another backend has other figures. The node's name alone stands for tcp.
 std::string LinkMeasuring::kept_as(const PeerLink& peer) const {
   const std::string& backend = devices_.backend_name(peer.backend);
   return backend == kTcp ? peer.name : peer.name + "/" + backend;
 }
 
+// The rates that are known go into the probe, which measures nothing if both ends know theirs
+// (link_probe.h).
 void LinkMeasuring::make_probe(PeerLink& peer) {
   // Bursts land in memory that is allocated at the first link.
   if (!registration_) registration_.emplace(devices_, memory_.take(), ProbeMemory::kAllBytes, -1);
@@ -47,6 +52,8 @@ void LinkMeasuring::make_probe(PeerLink& peer) {
   peer.probe.emplace(peer.link, memory_, key.value(), rates, settings_.node < peer.id.node);
 }
 
+// Called after each message of the probe and when a link has come up. Groups that compare rates are not
+// ready before (EngineGroup::is_to_measure()).
 void LinkMeasuring::end_if_done(PeerLink& peer) {
   if (peer.measured || (peer.probe && peer.probe->measuring())) return;
   end(peer);
@@ -74,10 +81,12 @@ void LinkMeasuring::end(PeerLink& peer) {
   user_.on_link_rates(peer, rates);
 }
 
+// The memory stays registered for other nodes; only the permission of this one ends.
 void LinkMeasuring::forget_node(const NodeId& node) {
   if (registration_) registration_->revoke(node);
 }
 
+// Collected first, since end() informs groups, which may begin the measurement of another link.
 void LinkMeasuring::run_timers() {
   std::vector<PeerLink*> late;
   for (const auto& [id, peer] : links_.all()) {
@@ -89,6 +98,7 @@ void LinkMeasuring::run_timers() {
   }
 }
 
+// The deadline of the probe that ends first; a link without a probe has none.
 Deadline LinkMeasuring::next_time() const {
   Deadline next = Deadline::never();
   for (const auto& [id, peer] : links_.all()) {

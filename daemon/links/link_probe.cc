@@ -49,8 +49,10 @@ void LinkProbe::begin() {
   meet();
 }
 
+// Never repeated: a measurement that has lost a message ends at its deadline.
 void LinkProbe::tell(ProbeMessage::Kind kind) { (void)link_.send(encode(ProbeMessage{0, kind, landing_})); }
 
+// Never 0, as it is divided by.
 int64_t LinkProbe::took_ns() const { return std::max<int64_t>(1, now_ns() - started_ns_); }
 
 // The form of the message is checked (decode_engine_message()). A message that does not fit the phase has no
@@ -73,6 +75,7 @@ void LinkProbe::on_message(const ProbeMessage& note) {
   }
 }
 
+// Both sides must be there: this end has begun, and the peer's message with the key of its memory has come.
 void LinkProbe::meet() {
   if (phase_ != Phase::kMeeting || !begun_ || !peers_) return;
   // If both ends know the rates, nothing is measured. If only the peer does not, this end takes part.
@@ -83,11 +86,13 @@ void LinkProbe::meet() {
   ping();
 }
 
+// One round trip at a time, so that each of them is that of an idle link.
 void LinkProbe::ping() {
   started_ns_ = now_ns();
   tell(ProbeMessage::Kind::kPing);
 }
 
+// One that comes outside of the trips is ignored: the peer may send as many as it likes.
 void LinkProbe::on_pong() {
   if (phase_ != Phase::kTrips) return;
   // Both ends make their trips at the same time; the first end goes on with its bursts at once.
@@ -113,6 +118,7 @@ void LinkProbe::send_bursts(Phase phase) {
   while (sent_ < kInFlight) send_burst();
 }
 
+// From memory that holds nothing of a user's, into memory that nobody reads.
 void LinkProbe::send_burst() {
   // The burst must not land where the peer's own bursts come from at the same time, so the landing is
   // half of the memory away.

@@ -40,11 +40,13 @@ bool same_pairs(const LinkCandidate& candidate, const std::vector<RailPath>& pat
 
 }  // namespace
 
+// A pointer is good until the next call that can end a link. Whoever keeps more keeps the id.
 PeerLink* LinkTable::find(const LinkId& id) const {
   const auto found = links_.find(id);
   return found == links_.end() ? nullptr : found->second.get();
 }
 
+// Also by links that are closing: as long as one of them is there, writes of the node may still arrive.
 bool LinkTable::leads_to(const NodeId& node) const {
   return std::any_of(links_.begin(), links_.end(),
                      [&](const auto& entry) { return entry.first.node == node; });
@@ -64,6 +66,7 @@ PeerLink* LinkTable::over(const NodeId& node, const std::string& group_class,
   return nullptr;
 }
 
+// Reserves first, so that the end of this link can be recorded without memory.
 PeerLink& LinkTable::add(const LinkId& id, const std::string& name, uint32_t backend,
                          const std::string& group_class) {
   auto peer = std::make_unique<PeerLink>(id, name, backend, group_class, *this, settings_.link);
@@ -79,6 +82,7 @@ void LinkTable::set_policies(PolicyOfClass policy_of) {
   for (const auto& [id, peer] : links_) shares_.set_policy(peer->group_class);
 }
 
+// A device that throws is asked again in the next round; the other devices are asked in this one.
 bool LinkTable::poll() {
   bool any = false;
   for (size_t device = 0; device < devices_.count(); ++device) {
@@ -293,11 +297,13 @@ void LinkTable::run_timers() {
   }
 }
 
+// The link may end inside on_time(); then the dialer must not touch it.
 void LinkTable::look_at(PeerLink& peer) {
   peer.link.on_time();
   if (!peer.link.down()) dialer_.on_time(peer);  // else it was forgotten
 }
 
+// The handshakes of connections that belong to no link yet count as well.
 Deadline LinkTable::next_time() const {
   Deadline next = Deadline::never();
   for (const auto& [connection, rail] : rails_) {
@@ -307,6 +313,7 @@ Deadline LinkTable::next_time() const {
   return next;
 }
 
+// Writes count, and not messages: what departed ranks have sent travels as writes.
 bool LinkTable::idle() const {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& entry) { return entry.second->link.pending_writes() == 0; });
@@ -378,6 +385,7 @@ void LinkTable::on_rail_down(Link& link, const Connection& connection, const Rai
              LogTag{.node = settings_.node_name});
 }
 
+// The link's reports, with the peer in the place of the link; the engine knows what groups made of it.
 void LinkTable::on_sent(Link& link, uint64_t token) { user_.on_sent(peer_of(link), token); }
 
 // The link acknowledges the write only after this call, so whatever a successor of this daemon must know
@@ -386,6 +394,7 @@ void LinkTable::on_arrived(Link& link, const transport::LinkHeader& header, uint
   user_.on_arrived(peer_of(link), header, bytes);
 }
 
+// Messages of one link come in the order in which they were sent.
 void LinkTable::on_message(Link& link, std::span<const std::byte> message) {
   user_.on_message(peer_of(link), message);
 }

@@ -89,6 +89,8 @@ std::optional<KnownMeasurements> parse(const std::string& text) {
 
 }  // namespace
 
+// A file that does not exist is no error: nothing was measured yet. After any error the caller measures
+// anew and writes over the file.
 Result<KnownMeasurements> load_measurements(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) {
@@ -110,7 +112,10 @@ Result<KnownMeasurements> load_measurements(const std::string& path) {
   return *measurements;
 }
 
+// Called whenever something new was measured, which is rare. A crash leaves the old file or the new one,
+// and perhaps a `.new` beside it, which the next call replaces.
 Status save_measurements(const std::string& path, const KnownMeasurements& measurements) {
+  // Everything that is known, and not only the news: the file is replaced as a whole.
   json all = {{"format", kFormat}, {"links", json::array()}};
   if (measurements.memory.measured()) {
     all["memory"] = {{"copy_bytes_s", measurements.memory.copy_bytes_s},

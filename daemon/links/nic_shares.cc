@@ -8,6 +8,7 @@
 
 namespace hdt::daemon {
 
+// The share that all rails over the same NIC have in common, whatever backend they belong to.
 std::unique_ptr<transport::NicShare::Lane> NicShares::lane(size_t device, const std::string& group_class) {
   // Rails share a NIC by its first address: several backends may use the NIC, and it may have several
   // addresses. On loopback each address counts as a NIC.
@@ -32,11 +33,13 @@ void NicShares::set_policy(const std::string& group_class) {
   for (auto& [address, share] : shares_) share.set_policy(group_class, policy_of_(group_class));
 }
 
+// Cheap, as it is asked in every round. While nobody waits no turns are given.
 bool NicShares::anyone_waits() const {
   return std::any_of(shares_.begin(), shares_.end(),
                      [](const auto& share) { return share.second.anyone_waits(); });
 }
 
+// Before each turn: links say anew whether they want one.
 void NicShares::forget_wishes() {
   for (auto& [address, share] : shares_) share.forget_wishes();
 }

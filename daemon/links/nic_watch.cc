@@ -34,6 +34,7 @@ std::vector<NicWatch::Event> NicWatch::events() {
     for (auto* head = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(head, left);
          head = NLMSG_NEXT(head, left)) {
       if (head->nlmsg_type != RTM_NEWLINK && head->nlmsg_type != RTM_DELLINK) continue;
+      // The kernel is trusted: netlink messages are not checked beyond their lengths.
       const auto* info = static_cast<const ifinfomsg*>(NLMSG_DATA(head));
       auto length = static_cast<int>(IFLA_PAYLOAD(head));
       for (auto* item = IFLA_RTA(info); RTA_OK(item, length); item = RTA_NEXT(item, length)) {

@@ -104,6 +104,7 @@ bool is_makeshift(const transport::DeviceInfo& info) {
 
 }  // namespace
 
+// An alias such as "eth0:1" is another address of the same NIC.
 std::string nic_of(const std::string& interface) { return interface.substr(0, interface.find(':')); }
 
 // Both ends of a link compute pairs, but only the dialer uses its own; so the two need not come to the same.

@@ -35,8 +35,10 @@ Config on_loopback(Config config) {
 
 }  // namespace
 
+// OwnAddresses without an argument knows the loopback addresses and no others.
 bool is_loopback(const std::string& host) { return transport::OwnAddresses().has(host); }
 
+// False for an empty list: it leads nowhere, and not to this host.
 bool all_loopback(const std::string& addresses) {
   const auto all = addresses_in(DaemonAddress::parse(addresses).addresses);
   return !all.empty() && std::all_of(all.begin(), all.end(), [](const std::string& address) {
@@ -59,6 +61,7 @@ Result<BackendPlan> make_plan(const Config& config, std::vector<std::string> fol
   return BackendPlan::make(on_loopback(config), std::move(folders));
 }
 
+// Ranks that meet at an address of this host meet on loopback then, where no other machine can connect.
 std::string within_host(const std::string& address) {
   const std::string host = host_of(address);
   if (is_loopback(host)) return address;
@@ -87,6 +90,7 @@ std::string foreign_peer(const transport::Connection& connection) {
          " are peers on this host";
 }
 
+// One text for all messages, so that an administrator finds the same instructions everywhere.
 std::string how_to_have_peers() {
   return "to have peers on other hosts make a key with `hdtctl key new --output /etc/hdt/cluster.key`, copy "
          "it to every "

@@ -27,6 +27,7 @@ constexpr size_t kMostFailures = 300;
 
 }  // namespace
 
+// Called whenever a connection of the path has ended. It only sets the time; Dialer::on_time() dials.
 void RailPath::schedule(int64_t now, bool to_others) {
   // 1. The path is idle.
   connection = nullptr;
@@ -47,11 +48,13 @@ void RailPath::schedule(int64_t now, bool to_others) {
   dial_at = Deadline::at_ns(now + delay);
 }
 
+// Also true while a connection of this end is a rail.
 bool PeerLink::dialing() const {
   return std::any_of(paths.begin(), paths.end(),
                      [](const RailPath& path) { return path.connection != nullptr; });
 }
 
+// Null: the peer has dialled this connection, or its path was given up.
 RailPath* PeerLink::path_of(const transport::Connection& connection) {
   const auto found = std::find_if(paths.begin(), paths.end(),
                                   [&](const RailPath& path) { return path.connection == &connection; });
@@ -68,6 +71,7 @@ bool PeerLink::is_needless(const RailPath& path) const {
          });
 }
 
+// For people. Cut to what fits into the failure of a group, which each rank can read.
 std::string PeerLink::failures() const {
   // Paths that failed for one reason are listed together.
   std::vector<std::pair<std::string, std::string>> by_reason;  // the paths of each

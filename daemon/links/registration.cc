@@ -5,10 +5,13 @@
 
 namespace hdt::daemon {
 
+// Deregistered before the memory goes; the owner keeps it for longer than this object.
 Registration::~Registration() {
   for (const auto& [backend, key] : keys_) devices_.of_backend(backend).deregister_memory(key);
 }
 
+// The same key for all nodes that are reached over the backend; each of them is granted by itself. Granting
+// twice is harmless.
 Result<transport::RegionKey> Registration::key(uint32_t backend, const NodeId& node) {
   transport::Device& device = devices_.of_backend(backend);
   auto known = keys_.find(backend);
@@ -26,6 +29,7 @@ Result<transport::RegionKey> Registration::key(uint32_t backend, const NodeId& n
   return known->second;
 }
 
+// For every backend, as it is not recorded over which of them the node was reached.
 void Registration::revoke(const NodeId& node) {
   for (const auto& [backend, key] : keys_) devices_.of_backend(backend).revoke(key, writer(node));
 }

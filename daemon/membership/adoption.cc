@@ -66,6 +66,7 @@ Result<Adoption::Found> Adoption::find(const ipc::AdoptRequest& request, uint32_
   // The first rank. All checks come before the entry, so that a refused rank leaves nothing behind.
   auto brought = bring(std::move(fd), file);
   if (!brought.is_ok()) return brought.status();
+  // The copy that was checked. The ranks can still write to the header, so it is not read again.
   ipc::Description& group = brought.value().group;
   if (request.local_index >= group.layout.local_ranks) return no_such_rank(group.layout.local_ranks);
   size_t of_user = 0;

@@ -62,6 +62,7 @@ std::string local_time(int64_t seconds) {
 GroupMaker::GroupMaker(NodeInfo node, const Config& config, Channels& channels, GroupMakerUser& user)
     : node_(std::move(node)), config_(config), channels_(channels), user_(user) {}
 
+// A group that has just been made at an address may have ranks of two jobs in it, so it fails as well.
 std::optional<Status> GroupMaker::taken(const GroupKey& key, ipc::Meeting meeting,
                                         const std::string& joiner) {
   const auto found = living_.find(key);

@@ -5,6 +5,7 @@
 
 namespace hdt::daemon {
 
+// One entry for each group, with the ranks of this node that wait for it and the time that they still have.
 std::vector<MakingFacts> GroupMaker::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, pending] : groups_) {

@@ -15,6 +15,7 @@ constexpr int64_t kAgainMs = 20;
 }  // namespace
 
 // The first message leaves at once; on_time() repeats it.
+// A search for the same place of the same group replaces the one before.
 void PeerRediscovery::begin(const Successor& word, const std::string& address, Deadline until) {
   Seeking& seeking =
       seekings_.insert_or_assign({word.group, word.to}, Seeking{word, address, until, Deadline::never()})
@@ -30,10 +31,12 @@ void PeerRediscovery::tell(Seeking& seeking) {
   seeking.again_at = Deadline::after_ms(kAgainMs);
 }
 
+// By the public name, which is what diagnosis and the engines report.
 void PeerRediscovery::end_group(const std::string& id) {
   std::erase_if(seekings_, [&](const auto& entry) { return id_text(entry.first.first) == id; });
 }
 
+// Any daemon that passed the handshake may send one, and an answer may come several times.
 void PeerRediscovery::on_successor_reply(ChannelId channel, const SuccessorReply& answer) {
   const auto seeking = seekings_.find({answer.group, answer.to});
   if (seeking == seekings_.end()) return;
@@ -52,6 +55,7 @@ void PeerRediscovery::on_successor_reply(ChannelId channel, const SuccessorReply
   give_up(answer);
 }
 
+// The group cannot go on with one of its nodes, so none of its other nodes is searched any longer.
 void PeerRediscovery::give_up(const SuccessorReply& answer) {
   end_group(id_text(answer.group));
   user_.failed(answer);
@@ -70,6 +74,7 @@ void PeerRediscovery::on_time() {
   }
 }
 
+// Nothing: no node is searched.
 std::optional<Deadline> PeerRediscovery::next_time() const {
   std::optional<Deadline> next;
   for (const auto& [whom, seeking] : seekings_) {

@@ -13,6 +13,7 @@ constexpr size_t kMaxRefusals = 1'024;
 
 }  // namespace
 
+// The oldest one makes room, since its ranks are the least likely to come.
 void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
   const int64_t now = now_ns();
   std::erase_if(refusals_, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
@@ -25,6 +26,8 @@ void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
   refusals_.insert_or_assign(key, Refusal{why, now});
 }
 
+// The age decides: a process that started after the refusal belongs to another attempt, which may use the
+// same key.
 std::optional<Status> RefusedMeetings::find(const ipc::GroupKey& key, int64_t process_age_ms) const {
   const auto found = refusals_.find(key);
   if (found == refusals_.end()) return std::nullopt;

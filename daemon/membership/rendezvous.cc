@@ -60,6 +60,9 @@ std::string two_jobs(const Join& first, const Join& second) {
 
 }  // namespace
 
+// Ranks of one group come in any order, from any number of daemons, and each daemon on a connection of its
+// own. The first Join makes the group. Everything that it states is another daemon's word about its
+// process.
 std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& join) {
   // 1. The group has been refused before: this rank is refused at once, or it would wait for the others
   //    until its deadline.
@@ -125,6 +128,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   return {};
 }
 
+// All nodes get the same message, so all compute the same layout, engine and order of ranks from it.
 std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& group) {
   // Nodes are numbered in the order of their lowest rank, as the map is ordered by rank. Two ranks of a
   // node have the same node id; the connection of the first one stands for the node.
@@ -136,6 +140,7 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
     groups_.erase(key);
     return replies;
   }
+  // The number of each node by its id.
   std::map<NodeId, uint32_t> index;
   std::vector<ChannelId> channels;
   for (const auto& [rank, member] : group.members) {
@@ -164,9 +169,12 @@ std::vector<Rendezvous::Reply> Rendezvous::complete(const GroupKey& key, Group& 
   return replies;
 }
 
+// Makes the replies and remembers the reason for ranks that come later. The group itself is erased by the
+// caller, when the replies exist.
 std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Group& group, Code code,
                                                   int32_t rank, const std::string& why) {
   // One message for each connection, however many ranks joined on it.
+  // Several ranks of a node join on one connection of its daemon.
   std::set<ChannelId> channels;
   for (const auto& [number, member] : group.members) channels.insert(member.channel);
   std::vector<Reply> replies;
@@ -176,6 +184,7 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   return replies;
 }
 
+// A message about a group counts only if it comes from a connection on which one of its ranks has joined.
 bool Rendezvous::has_joined(const Group& group, ChannelId channel) {
   return std::any_of(group.members.begin(), group.members.end(),
                      [channel](const auto& member) { return member.second.channel == channel; });
@@ -240,6 +249,7 @@ void Rendezvous::erase(const std::vector<GroupKey>& over) {
   for (const GroupKey& key : over) groups_.erase(key);
 }
 
+// First a group that has settled, which is made now; then those whose ranks did not all come in time.
 std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   // One group each time, so that an exception for the next one does not lose these replies. next_time()
   // is due at once for the others.
@@ -281,6 +291,7 @@ std::optional<Deadline> Rendezvous::next_time() const {
   return next;
 }
 
+// For diagnosis, on the node that coordinates: it alone knows which ranks are missing.
 std::vector<MakingFacts> Rendezvous::making() const {
   std::vector<MakingFacts> all;
   for (const auto& [key, group] : groups_) {

@@ -26,15 +26,21 @@ void put(Writer& w, const LiveClass& live) { w.put(live.version).put_string(live
 struct Put {
   Writer& w;
   void operator()(std::monostate) {}
+  // All that the coordinator needs to compare ranks and to name them in an error: pid and user are what
+  // the rank's own daemon has read from its socket, and not what the process claims.
   void operator()(const Join& m) {
     w.put_bytes(m.key).put(m.ranks).put(m.rank).put_string(m.group_class);
     w.put(m.algorithm ? static_cast<uint8_t>(*m.algorithm) : kAuto).put(m.timeout_ms);
     put(w, m.node);
     w.put(m.meeting).put(m.pid).put(m.uid).put(m.process_age_ms);
   }
+  // Texts are cut to their limit here and refused beyond it by the decoder, so that a long error of ours
+  // never becomes a malformed message.
   void operator()(const Cancel& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
   }
+  // The nodes once, and for each rank the index of its node: the ends of a node are long, and a node has
+  // many ranks.
   void operator()(const Membership& m) {
     w.put_bytes(m.key).put_bytes(m.secret).put_string(m.group_class);
     w.put(static_cast<uint32_t>(m.nodes.size()));
@@ -42,28 +48,37 @@ struct Put {
     w.put(static_cast<uint32_t>(m.node_of_rank.size()));
     for (uint32_t node : m.node_of_rank) w.put(node);
   }
+  // The viewer travels with the question, because the node that answers decides what the asker may see.
   void operator()(const Inquiry& m) {
     w.put(m.number).put_string(m.what.substr(0, kMaxText));
     put(w, m.viewer);
   }
+  // The sender's clock goes along, so that the asker can translate the times in the text.
   void operator()(const Reply& m) {
     w.put(m.number).put(m.code).put(m.now_ns).put_string(m.text.substr(0, kMaxReply));
   }
+  // The live settings of the class go first in both directions: nodes with different ones must agree on
+  // them before they connect.
   void operator()(const Successor& m) {
     w.put(m.group).put(m.from).put(m.to).put_string(m.group_class);
     put(w, m.live);
     put(w, m.node);
   }
+  // The same place of the group as in the question, so that the asker finds what it asked for without
+  // keeping a number.
   void operator()(const SuccessorReply& m) {
     w.put(m.group).put(m.from).put(m.to).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
     put(w, m.live);
     put(w, m.node);
   }
+  // kSuccess is an outcome as well: the node has made its part.
   void operator()(const Outcome& m) {
     w.put_bytes(m.key).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText));
   }
 };
 
+// The settings are only a text here; they are parsed and checked where they are taken over
+// (with_live_class()).
 LiveClass get_live_class(Reader& r) {
   LiveClass live;
   live.version = r.get<uint64_t>();
@@ -132,6 +147,8 @@ bool valid(const Membership& m) {
 
 }  // namespace
 
+// The kind on the wire is the index in the variant. A new message is therefore added at its end, and the
+// peer protocol's version grows (handshake.h).
 std::vector<std::byte> encode(const ControlMessage& message) {
   Writer writer;
   writer.put(static_cast<uint8_t>(message.index()));
@@ -139,6 +156,8 @@ std::vector<std::byte> encode(const ControlMessage& message) {
   return writer.take();
 }
 
+// std::monostate for anything that no correct daemon sends, which the caller ignores. The two steps are the
+// same for each kind: read all fields, and look once whether all were there and none is left over.
 ControlMessage decode_control(std::span<const std::byte> bytes) {
   Reader r(bytes);
   switch (r.get<uint8_t>()) {
@@ -173,6 +192,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
       return {};
     }
+    // An Inquiry has nothing to check beyond its lengths: what it may ask is looked up by Diagnosis.
     case 5: {
       Inquiry m;
       m.number = r.get<uint64_t>();
@@ -181,6 +201,8 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       if (r.complete()) return m;
       return {};
     }
+    // The number belongs to a question of this node, which Inquiries checks. A text that makes no sense
+    // costs the asker one answer.
     case 6: {
       Reply m;
       m.number = r.get<uint64_t>();

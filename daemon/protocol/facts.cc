@@ -23,6 +23,7 @@ static void to_json(nlohmann::json& json, const Operation& o) {
           o.moved, o.entered_ns, o.started_ns, o.ended_ns, static_cast<int>(o.code)};
 }
 
+// In the order of to_json(). at() throws for a list that is too short, and facts_of() catches it.
 static void from_json(const nlohmann::json& json, Operation& o) {
   o.kind = json.at(0).get<std::string>();
   o.text = json.at(1).get<std::string>();
@@ -54,10 +55,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MakingFacts, id, group_class, users, coordina
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, name, control, answered, silence, offset_ns, now_ns, groups,
                                    rails, making, hidden)
 
+// The conversions that the macros above make. dump() is left to the caller, which knows what to do with
+// bytes that are no UTF-8.
 nlohmann::json to_text(const NodeFacts& facts) { return facts; }
 
 namespace {
 
+// One text for all of them, so that hdtctl can say why a node counts as silent.
 Status nonsense(const std::string& what) {
   return {Code::kInvalidArgument, "facts that make no sense: " + what};
 }
@@ -85,6 +89,7 @@ const char* beyond_limits(const NodeFacts& facts) {
 
 }  // namespace
 
+// Foreign text. parse_foreign_json() limits its depth and size; here its types and numbers are checked.
 Result<NodeFacts> facts_of(const std::string& text) {
   const auto json = parse_foreign_json(text);
   if (!json.is_ok())
@@ -108,6 +113,8 @@ constexpr size_t kMostEnded = 4;
 
 }  // namespace
 
+// Engines copy the raw records of ranks, which is quick; the translation into operations happens on the
+// control thread. `scale` translates the records' ticks into ns of this node's monotonic clock.
 void complete(GroupFacts& group, const TickScale& scale) {
   for (RankFacts& rank : group.local) {
     rank.operations = ipc::read(rank.records, scale);
@@ -118,6 +125,7 @@ void complete(GroupFacts& group, const TickScale& scale) {
   }
 }
 
+// For `hdtctl why`, which needs what is under way and what came just before. The trace asks for everything.
 void keep_recent(NodeFacts& facts) {
   for (GroupFacts& group : facts.groups) {
     for (RankFacts& rank : group.local) {
@@ -145,6 +153,9 @@ static bool proc_is_ours() {
   return ours;
 }
 
+// One letter as in /proc/PID/stat; "" if there is no such process; "?" if it cannot be known from here. The
+// process may end, and its number be used again, between two calls: the state is for diagnosis,
+// and no group fails because of it.
 std::string process_state(uint32_t pid) {
   if (!proc_is_ours()) return "?";
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

@@ -19,6 +19,7 @@ constexpr size_t kShortDigits = 8;
 
 }  // namespace
 
+// Computed anew each time: it is needed for logs and reports only, and never while data moves.
 std::string id_text(uint64_t group) {
   std::array<uint8_t, sizeof kPurpose + sizeof group> text{};
   std::memcpy(text.data(), kPurpose, sizeof kPurpose);

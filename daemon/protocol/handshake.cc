@@ -60,11 +60,15 @@ Handshake::Handshake(Role role, PeerHello own, std::shared_ptr<Trust> trust)
                    .take();
 }
 
+// The acceptor says nothing until it has read a Hello, so that whoever connects and stays silent learns
+// nothing about it.
 std::vector<std::vector<std::byte>> Handshake::start() {
   if (role_ == Role::kDialer) return {own_bytes_};
   return {};
 }
 
+// What a proof is about: the role of whoever proves, the protected connection if there is one, and both
+// Hellos byte by byte. Both ends make the same bytes, whichever of the two they are.
 std::vector<uint8_t> Handshake::transcript(Role of) const {
   // The lengths stand before the Hellos so that no other pair of Hellos gives the same bytes.
   const bool own_dials = role_ == Role::kDialer;
@@ -83,6 +87,9 @@ std::vector<uint8_t> Handshake::transcript(Role of) const {
   return {bytes.begin(), bytes.end()};
 }
 
+// Two parts: a MAC by the cluster key, which shows that this daemon belongs to the cluster, and a signature
+// by the node key, which shows which node it is. The role is part of both, so a proof cannot be sent back
+// to its maker.
 Result<std::vector<std::byte>> Handshake::proof() const {
   if (!nonce_status_.is_ok()) return nonce_status_;
   // Without a cluster key: an empty proof.
@@ -99,6 +106,7 @@ Result<std::vector<std::byte>> Handshake::proof() const {
       .take();
 }
 
+// An error names the setting to look at. Nothing in its text depends on secret bytes.
 Status Handshake::check(std::span<const std::byte> proof) const {
   if (!nonce_status_.is_ok()) return nonce_status_;
   // The checks go from the shared to the individual: whether a key is configured on both ends or on
@@ -132,6 +140,7 @@ Status Handshake::check(std::span<const std::byte> proof) const {
   return trust_->check(peer_.name, peer_.key, peer_.lasting);
 }
 
+// Any error ends the connection. There is no way back: an object that has failed is not used again.
 Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<const std::byte> message) {
   std::vector<std::vector<std::byte>> answer;
   // State kWaitHello: 1. magic and version first, as the rest of the format depends on them; 2. the fields;
@@ -158,8 +167,10 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     reader.get_bytes(peer_.start);
     const auto lasting = reader.get<uint8_t>();
     peer_.lasting = lasting == 1;
+    // Only its place in the bytes counts: it makes the transcript a new one for each connection.
     std::array<std::byte, kNonceBytes> nonce{};
     reader.get_bytes(nonce);
+    // Foreign enums are compared with each value: a cast alone would accept any number.
     const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail ||
                                peer_.purpose == Purpose::kNoRail;
     if (!reader.complete() || !known_purpose || lasting > 1)
@@ -170,6 +181,8 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     if (!id.is_ok()) return id.status();
     if (peer_.node != id.value())
       return Status(Code::kInvalidArgument, "node " + peer_.name + " sent a node id that is not its own");
+    // Kept byte by byte for the transcript: both ends must sign what was sent, and not what they have
+    // understood of it.
     peer_bytes_.assign(message.begin(), message.end());
     if (role_ == Role::kAcceptor) answer.push_back(own_bytes_);
     const auto ours = proof();

@@ -16,6 +16,8 @@ std::string class_of(const std::string& key) {
 
 }  // namespace
 
+// Never fails: a line that is no setting becomes a key that override_config() does not know, and it has the
+// better error message.
 ConfigPairs parse_settings(const std::string& lines) {
   ConfigPairs pairs;
   for (size_t begin = 0; begin < lines.size();) {
@@ -29,11 +31,13 @@ ConfigPairs parse_settings(const std::string& lines) {
   return pairs;
 }
 
+// Version 0 and no settings: the class is as in this node's file.
 LiveClass LiveClasses::of(const std::string& group_class) const {
   const auto found = classes_.find(group_class);
   return found == classes_.end() ? LiveClass{} : found->second;
 }
 
+// Only the latest value of a key is kept, so the text cannot grow with the number of changes.
 void LiveClasses::changed(const std::string& settings) {
   std::set<std::string> touched;
   for (const auto& [key, value] : parse_settings(settings)) {
@@ -55,6 +59,7 @@ void LiveClasses::as_configured() {
   for (auto& [name, live] : classes_) live = {live.version + 1, ""};
 }
 
+// Where each value was set, for error messages and --print-config. They follow their values.
 void take_origins(Config& config, const Config& from, const std::string& prefix) {
   std::erase_if(config.origins, [&](const auto& origin) { return origin.first.starts_with(prefix); });
   for (const auto& [key, origin] : from.origins) {
@@ -62,6 +67,7 @@ void take_origins(Config& config, const Config& from, const std::string& prefix)
   }
 }
 
+// The result is complete, so a caller that fails later has changed nothing.
 Result<Config> with_live_class(const Config& now, const Config& configured, const std::string& group_class,
                                const LiveClass& live) {
   // Start from the file's settings, not from those in `now`: live.settings holds all differences from the

@@ -32,11 +32,14 @@ DaemonAddress DaemonAddress::parse(const std::string& text) {
   return {id, text.substr(digits + 1)};
 }
 
+// In the order of preference, which the receiver relies on (BackendPlan::ends_for()).
 void put(Writer& writer, const std::vector<RailEnd>& ends) {
   writer.put(static_cast<uint32_t>(ends.size()));
   for (const RailEnd& end : ends) writer.put_string(end.backend).put_string(end.nic).put_string(end.address);
 }
 
+// Foreign: the count is limited before anything is read for it, and names are checked to be printable
+// (get_name()).
 std::vector<RailEnd> get_rail_ends(Reader& reader) {
   std::vector<RailEnd> ends;
   const uint32_t count = reader.get_count(kMaxRails);
@@ -50,6 +53,7 @@ std::vector<RailEnd> get_rail_ends(Reader& reader) {
   return ends;
 }
 
+// One list of ends for each engine. Their number is the number of the node's engine threads.
 void put(Writer& writer, const NodeInfo& node) {
   writer.put_bytes(node.id.bytes)
       .put_string(node.name)
@@ -58,6 +62,8 @@ void put(Writer& writer, const NodeInfo& node) {
   for (const auto& devices : node.rails) put(writer, devices);
 }
 
+// Foreign as well. That the node is who it says it is follows from the handshake
+// (ControlNetwork::is_from()), and not from here.
 NodeInfo get_node(Reader& reader) {
   NodeInfo node;
   reader.get_bytes(node.id.bytes);

@@ -33,6 +33,7 @@ constexpr size_t kShownDigits = 16;
 // Separates this use of SHA-256 from others.
 constexpr char kNodeIdText[] = "HDT node id";
 
+// For messages only. Decisions always compare whole keys.
 std::string shown(const PublicKey& key) { return hex_text(key).substr(0, kShownDigits); }
 
 // The key in the state folder. It is made if there is none.
@@ -57,6 +58,8 @@ Result<SigningKey> lasting_key(const std::string& path) {
 
 }  // namespace
 
+// The id is the hash of the key and of a number that is drawn at each start. So a daemon that is started
+// again has another id, and whoever proves the key proves the id as well.
 Result<NodeId> node_id_of(const PublicKey& key, const StartNonce& start) {
   std::vector<uint8_t> text(kNodeIdText, kNodeIdText + sizeof kNodeIdText);
   text.insert(text.end(), key.begin(), key.end());
@@ -68,6 +71,8 @@ Result<NodeId> node_id_of(const PublicKey& key, const StartNonce& start) {
   return id;
 }
 
+// An error keeps the daemon from starting: it would otherwise run with another identity, or with other
+// peers, than its administrator has configured.
 Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
   // Without a cluster key nothing is proved, so a node key is not worth keeping.
   // 1. The node key: from the state folder, or made for this run.
@@ -93,6 +98,8 @@ Result<std::shared_ptr<Trust>> Trust::open(const Options& options) {
   return trust;
 }
 
+// Called by the control thread and by engines, hence the lock. Files are read under it, which is rare: only
+// for a name that is new or has another key.
 Status Trust::check(const std::string& name, const PublicKey& key, bool lasting) {
   // 1. A known name with the same key: accepted.
   // 2. Otherwise the file is read again, as an administrator may have changed it. With known_nodes this
@@ -126,6 +133,8 @@ Status Trust::check(const std::string& name, const PublicKey& key, bool lasting)
                             name, shown(key), options_.nodes_file, shown(found->second))};
     }
     if (found != known_.end()) {
+      // The daemon cannot know which of the two it is; the text names both, with what to do about the
+      // harmless one.
       const std::string mend = lasting_ ? "remove its line from " + known_path() : "start this daemon again";
       return {Code::kConfig,
               fmt::format("node {} has another node key ({}...) than before ({}...): if the node was "
@@ -143,11 +152,14 @@ Status Trust::check(const std::string& name, const PublicKey& key, bool lasting)
   return Status::ok();
 }
 
+// Called once, before any connection is made; the callee asks another thread to call keep().
 void Trust::on_new(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   on_new_ = std::move(call);
 }
 
+// Not synced to the disk: after a crash of the machine a node that was new may count as new once
+// more.
 Status Trust::keep() {
   if (!lasting_ || is_listed()) return Status::ok();
   std::set<std::string> written;
@@ -178,6 +190,8 @@ Status Trust::keep() {
   return Status::ok();
 }
 
+// An empty name is no error: then there is no cluster key. The file must be readable by this user only
+// (read_secret_file()).
 Result<std::string> load_cluster_key(const std::string& file) {
   if (file.empty()) return std::string();
   auto key = read_secret_file(file, kMaxKeyBytes);
@@ -192,10 +206,12 @@ Result<std::string> load_cluster_key(const std::string& file) {
   return key;
 }
 
+// The form that read_nodes() reads and that `hdtctl key new --node` prints.
 std::string node_line(const std::string& name, const PublicKey& key) {
   return name + " " + hex_text(key) + "\n";
 }
 
+// A file that does not exist is an empty list. A later line of the same name counts.
 Result<std::map<std::string, PublicKey>> read_nodes(const std::string& path) {
   std::map<std::string, PublicKey> nodes;
   errno = 0;

@@ -48,10 +48,13 @@ bool Viewer::sees(const std::vector<uint32_t>& users) const {
   return all || (uid && std::find(users.begin(), users.end(), *uid) != users.end());
 }
 
+// The groups are those that the viewer sees on its own node. On another node its number may belong to
+// somebody else.
 bool Viewer::sees(const std::string& group, const std::vector<uint32_t>& users) const {
   return sees(users) || std::find(groups.begin(), groups.end(), group) != groups.end();
 }
 
+// The uid must come from the kernel (SO_PEERCRED), and never from a message.
 Viewer viewer_of(uint32_t uid) {
   // The daemon's own user can read the daemon's memory anyhow.
   if (uid == 0 || is_this_user(uid)) return {true, uid, {}};
@@ -66,6 +69,8 @@ void put(Writer& writer, const Viewer& viewer) {
   for (uint32_t i = 0; i < count; ++i) writer.put_string(viewer.groups[i]);
 }
 
+// Foreign, if it comes from another node: without a cluster key nothing vouches for it, and
+// hide_from_node() limits what it can see.
 Viewer get_viewer(Reader& reader) {
   Viewer viewer;
   const auto all = reader.get<uint8_t>();
@@ -81,17 +86,21 @@ Viewer get_viewer(Reader& reader) {
   return viewer;
 }
 
+// Removed before the facts leave this node, so that the asker's side need not be trusted with them.
 void hide_others(NodeFacts& facts, const Viewer& viewer) {
   if (viewer.all) return;
   keep_groups(facts, [&](const auto& group) { return viewer.sees(group.id, group.users); });
 }
 
+// For an asker that nothing vouches for: it gets the groups that have its node among their members, and no
+// others.
 void hide_from_node(NodeFacts& facts, const NodeId& asker) {
   keep_groups(facts, [&](const auto& group) {
     return std::find(group.members.begin(), group.members.end(), asker) != group.members.end();
   });
 }
 
+// Sorted and without duplicates: a group that is being made may be in both lists.
 std::vector<std::string> groups_in(const NodeFacts& facts) {
   std::set<std::string> ids;
   for (const GroupFacts& group : facts.groups) ids.insert(group.id);

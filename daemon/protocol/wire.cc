@@ -51,6 +51,7 @@ struct Put {
     put(n.call);
     w.put(n.direct).put_bytes(n.region.bytes).put(n.offset);
   }
+  // Only what defines the call. Addresses stay at home: they mean nothing on another node.
   void put(const ipc::Call& call) {
     w.put(call.count).put(call.root).put(call.what).put(call.type).put(call.op);
   }
@@ -59,6 +60,8 @@ struct Put {
     w.put(n.group).put(n.from);
     ipc::put(w, n.rates);
   }
+  // Settings that would not fit were refused before (ClassChanges::answer_set()), so nothing is cut here
+  // in a correct daemon.
   void operator()(const ClassPrepare& n) {
     w.put(n.group).put(n.change).put_string(n.settings.substr(0, kMaxText));
   }
@@ -82,6 +85,7 @@ struct Put {
   void operator()(const Resume& n) {
     w.put(n.group).put(n.from).put(n.exchanged).put(n.credit).put(n.finished);
   }
+  // `entered` tells which calls the rank has still made.
   void operator()(const RankLeft& n) { w.put(n.group).put(n.rank).put(n.entered); }
   void operator()(const GroupReady& n) { w.put(n.group).put(n.from); }
   void operator()(const GroupUnknown& n) { w.put(n.group); }
@@ -92,7 +96,8 @@ struct Put {
   }
 };
 
-// Every message begins with its group.
+// Every message begins with its group, so that group_of() and the receiver can find the group before anything
+// else is looked at.
 template <typename T>
 T get_common(Reader& r) {
   T n{};
@@ -270,16 +275,19 @@ EngineMessage get_message(size_t kind, Reader& r) {
 
 }  // namespace
 
+// The header travels with each write and is delivered when the payload is in its place.
 transport::LinkHeader encode(const ChunkFrame& f) {
   Writer w;
   return to_header(w.put(kChunk).put(f.group).put(f.chunk).put(f.from).put(f.tag));
 }
 
+// The ranks are numbered within the group, so each end finds its own ring by them.
 transport::LinkHeader encode(const CellFrame& f) {
   Writer w;
   return to_header(w.put(kCell).put(f.group).put(f.index).put(f.source).put(f.destination));
 }
 
+// Nothing but its kind: which burst it was does not matter.
 transport::LinkHeader encode(const ProbeFrame& f) { return to_header(Writer().put(kProbe).put(f.group)); }
 
 // All frames have the same fields, two numbers of 64 bits and two of 32, so one sequence of reads serves
@@ -298,6 +306,7 @@ Frame decode_frame(const transport::LinkHeader& header) {
   return {};
 }
 
+// As for control messages, the kind is the index in the variant.
 std::vector<std::byte> encode(const EngineMessage& note) {
   Writer writer;
   writer.put(static_cast<uint8_t>(note.index()));
@@ -305,6 +314,7 @@ std::vector<std::byte> encode(const EngineMessage& note) {
   return writer.take();
 }
 
+// std::monostate means that the peer does not speak this protocol; its link is closed for that.
 EngineMessage decode_engine_message(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   const auto kind = reader.get<uint8_t>();
@@ -313,6 +323,7 @@ EngineMessage decode_engine_message(std::span<const std::byte> bytes) {
   return note;
 }
 
+// 0 for messages of the link itself, which belong to no group.
 uint64_t group_of(const EngineMessage& note) {
   return std::visit(
       [](const auto& n) -> uint64_t {

@@ -84,6 +84,7 @@ Status ClientSessions::listen(const std::string& path, int epoll) {
   return Status::ok();
 }
 
+// Processes that come now find no socket and make a daemon of their own, or wait for the next one.
 void ClientSessions::stop_listening() {
   if (!listener_.valid()) return;
   ::shutdown(listener_.get(), SHUT_RDWR);  // a forked child may hold a copy
@@ -91,6 +92,8 @@ void ClientSessions::stop_listening() {
   ::unlink(path_.c_str());
 }
 
+// Bounded in connections and in refusals: a process that connects in a loop must not keep sessions from
+// being served.
 void ClientSessions::accept_some() {
   size_t refused = 0;
   for (size_t i = 0; i < kConnectionsPerTurn; ++i) {
@@ -158,6 +161,7 @@ void ClientSessions::turn_away(UniqueFd socket, const Status& why) {
   say_limit(why);
 }
 
+// A limit of this host concerns all users, so it is logged rarely rather than by user.
 void ClientSessions::say_limit(const Status& why) {
   at_limit_ = true;
   if (!say_again_.expired() && !say_again_.is_never()) return;
@@ -165,6 +169,7 @@ void ClientSessions::say_limit(const Status& why) {
   HDT_LOG_WARN("no more sessions: {}", why.message());
 }
 
+// A level-triggered listener at which nothing can be accepted would otherwise wake the thread without end.
 void ClientSessions::pause(int64_t ms) {
   watch_listener(0);
   go_on_at_ = Deadline::after_ms(ms);
@@ -197,6 +202,7 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   link->pid = static_cast<uint32_t>(client.credentials.pid);
   link->uid = client.credentials.uid;
   link->memory = memory.take();
+  // Constructed before the process has the page, so no bit that it sets can be lost.
   new (link->memory.data()) ipc::WakePage{};
   std::vector<int> fds = {link->memory.fd()};
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
@@ -217,6 +223,8 @@ Status ClientSessions::greet(uint64_t number, const Packet& packet) {
   return Status::ok();
 }
 
+// The pidfd ends with the process itself, while the socket stays open as long as a forked child holds a
+// copy of it.
 Status ClientSessions::watch_process(uint64_t number, ClientSession& client) {
   auto watch = watch_peer(client.socket.get());
   if (!watch.is_ok()) return watch.status();

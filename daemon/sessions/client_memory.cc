@@ -29,6 +29,7 @@ Result<uint64_t> ClientSessions::free_memory_number() const {
   return number;
 }
 
+// The number is a request's, and may be any. Null: nobody shares such memory now.
 const ClientSession* ClientSessions::owner_of(uint64_t memory) const {
   const auto owner = memory_owners_.find(memory);
   return owner == memory_owners_.end() ? nullptr : &sessions_.at(owner->second);
@@ -41,6 +42,8 @@ void ClientSessions::forget_memory(ClientSession& client, uint64_t memory) {
   handler_.on_unshared(memory);
 }
 
+// With the seat goes the memory that was shared in it: the process may have other groups, which have no
+// right to it.
 void ClientSessions::end_seat(ClientSession& client, uint32_t handle) {
   client.seats.erase(handle);
   std::vector<uint64_t> shared;
@@ -51,6 +54,8 @@ void ClientSessions::end_seat(ClientSession& client, uint32_t handle) {
   for (const uint64_t memory : shared) forget_memory(client, memory);
 }
 
+// The file comes from the process. It is mapped only if it cannot shrink (SharedMemory::map()), so an
+// engine never touches pages that are gone.
 Status ClientSessions::share(uint64_t number, Packet& packet) {
   // 1. The request must be one that a correct library makes; otherwise the session ends (an error that is
   //    returned).

@@ -55,6 +55,7 @@ std::string pid_text(const PeerCredentials& credentials) {
   return "pid " + std::to_string(credentials.pid);
 }
 
+// Called in every round of the control thread; each of its three parts looks at its own time.
 void ClientSessions::on_time() {
   // 1. The listener's pause is over.
   if (go_on_at_.expired()) {
@@ -81,6 +82,7 @@ void ClientSessions::on_time() {
   if (look_at_.expired()) look_at_questions();
 }
 
+// Deadlines of sessions themselves are not here: a session that has greeted may be silent for ever.
 Deadline ClientSessions::next_time() const {
   Deadline next = Deadline::earlier(go_on_at_, look_at_);
   if (!silent_.empty()) next = Deadline::earlier(next, silent_.front().first);
@@ -133,12 +135,15 @@ void ClientSessions::read_all() {
   for (const uint64_t number : numbers()) receive(number, kMessagesAtEnd);
 }
 
+// A copy for loops whose body may end sessions.
 std::vector<uint64_t> ClientSessions::numbers() const {
   std::vector<uint64_t> all;
   for (const auto& [number, session] : sessions_) all.push_back(number);
   return all;
 }
 
+// Bounded by `messages`, so that one process that sends without a pause does not keep the others waiting;
+// epoll reports the rest again.
 void ClientSessions::receive(uint64_t number, size_t messages) {
   for (size_t i = 0; i < messages; ++i) {
     const auto found = sessions_.find(number);
@@ -173,6 +178,8 @@ Result<bool> ClientSessions::begin_question(uint64_t number, Kind answer) {
   return true;
 }
 
+// Polled, because the kernel has no event for "the other end has read everything". A timer runs only while
+// an answer is unread.
 void ClientSessions::look_at_questions() {
   look_at_ = Deadline::never();
   for (auto next = asking_.begin(); next != asking_.end();) {
@@ -204,6 +211,7 @@ void ClientSessions::hear(const ClientSession& client, bool heard) {
   ::epoll_ctl(epoll_, heard ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, client.socket.get(), &event);
 }
 
+// Sessions speak first, and only in the kinds below: a message that a daemon would send is refused.
 Status ClientSessions::handle(uint64_t number, Packet& packet) {
   // Every message is decoded and checked here; the handler gets well-formed values. An error that is
   // returned ends the session.
@@ -215,6 +223,7 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
     return greet(number, packet);
   }
   switch (kind.value()) {
+    // Answered at once: the addresses are known here.
     case Kind::kRendezvous:
       handler_.on_rendezvous(number);
       return Status::ok();
@@ -244,6 +253,8 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       handler_.on_join(number, join.value());
       return Status::ok();
     }
+    // Three kinds of one form. A process reports that a rank of it has departed, that its group has
+    // failed, or that the deadline of a call has passed.
     case Kind::kLeave:
     case Kind::kFail:
     case Kind::kDeadline: {
@@ -256,6 +267,8 @@ Status ClientSessions::handle(uint64_t number, Packet& packet) {
       return share(number, packet);
     case Kind::kAdopt:
       return adopt(number, packet);
+    // Both name memory by its number: the first one withdraws it, the second one asks for a descriptor
+    // of it.
     case Kind::kUnshare:
     case Kind::kOpen: {
       const auto request = ipc::decode_memory_request(packet.bytes);
@@ -289,6 +302,8 @@ Status ClientSessions::adopt(uint64_t number, Packet& packet) {
   return Status::ok();
 }
 
+// All lines that a process can cause go through here. Those that were left out are counted and named with
+// the next one.
 void ClientSessions::warn_for(const ClientSession& client, const std::string& line) {
   if (!limits_.may_log(client.credentials.uid)) return;
   // Lines of a user are limited, since a process can cause them at will.
@@ -319,6 +334,8 @@ Status ClientSessions::claim_unread(ClientSession& client) {
   return Status::ok();
 }
 
+// Never blocks: the socket is non-blocking, and a process whose socket is full has stopped reading. False:
+// the session is gone or will be.
 bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std::span<const int> fds) {
   ClientSession* client = find(number);
   if (client == nullptr) return false;
@@ -351,15 +368,20 @@ void ClientSessions::refuse(uint64_t number, Code code, const std::string& why) 
   end(number, "was disconnected by the daemon: " + why);
 }
 
+// For the end of the daemon: every process learns the reason before its socket is closed.
 void ClientSessions::refuse_all(Code code, const std::string& why) {
   for (const uint64_t number : numbers()) refuse(number, code, why);
 }
 
+// As if the daemon had been killed: processes see the end of the socket without a reason, and wait for a
+// successor.
 void ClientSessions::abandon() {
   stop_listening();
   for (const auto& [number, session] : sessions_) ::shutdown(session.socket.get(), SHUT_RDWR);
 }
 
+// Every session ends here, once. `how` is the end of a sentence about the process, for the ranks that wait
+// for it.
 void ClientSessions::end(uint64_t number, const std::string& how) {
   ClientSession* client = find(number);
   if (client == nullptr) return;

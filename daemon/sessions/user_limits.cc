@@ -29,9 +29,11 @@ constexpr std::array<Name, UserLimits::kWhats> kNames = {{{"sessions", "sessions
                                                           {"unread", "unread answers with descriptors"}}};
 
 // The names of a limit.
+// The array is checked by its size only, so its order is that of What.
 const Name& name_of(UserLimits::What what) { return kNames[static_cast<size_t>(what)]; }
 
 // How many descriptors this process may have.
+// Read once, at the start of the daemon: a later change of the limit does not change what users may have.
 int64_t descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
@@ -51,6 +53,7 @@ UserLimits::Claim& UserLimits::Claim::operator=(Claim&& other) noexcept {
   return *this;
 }
 
+// May be called twice; the second call does nothing.
 void UserLimits::Claim::release() {
   // The user's entry exists: one that has anything is never forgotten.
   if (limits_ == nullptr) return;
@@ -81,6 +84,7 @@ UserLimits::UserLimits(const Config::Limits& limits, int64_t session_descriptors
 // together with all such users.
 bool UserLimits::is_exempt(uid_t uid) const { return uid == 0 || is_this_user(uid); }
 
+// Made on first use: anyone on the node may be a user.
 UserLimits::User& UserLimits::user(uid_t uid) {
   const auto [entry, is_new] = users_.try_emplace(uid);
   if (is_new) {
@@ -102,6 +106,7 @@ void UserLimits::forget_idle(uid_t uid) {
   if (!has_any && user.unlogged == 0 && now_ns() - user.counted_ns > kNsPerSecond) users_.erase(found);
 }
 
+// Exempt users are counted as well; only the comparison with the limit is left out for them.
 Result<UserLimits::Claim> UserLimits::claim(uid_t uid, What what, int64_t amount) {
   const auto index = static_cast<size_t>(what);
   User& who = user(uid);
@@ -118,6 +123,8 @@ Result<UserLimits::Claim> UserLimits::claim(uid_t uid, What what, int64_t amount
   return Claim(this, uid, what, amount);
 }
 
+// A bucket of tokens. What it holds after a pause is one second's worth, so a user that was silent may
+// write so many lines at once.
 bool UserLimits::may_log(uid_t uid) {
   if (is_exempt(uid)) return true;
   User& who = user(uid);
