@@ -1,5 +1,5 @@
-// cpp_objects_test.cc: what hdt.hpp has besides operations: buffers, memory, requests, groups of calls, groups
-// of ranks, reductions, and their errors.
+// cpp_objects_test.cc: what hdt.hpp has besides operations: buffers, memory, requests, groups of calls and of
+// ranks, reductions, and their errors.
 #include <algorithm>
 #include <numeric>
 #include <span>
