@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "bench/commbench/raw_communicator.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #ifdef HDT_BENCH_WITH_MPI
 #include "bench/commbench/mpi_communicator.h"
 #endif
@@ -18,8 +18,7 @@ namespace {
 
 // HDT_VERSION is major x 10000 + minor x 100 + patch.
 std::string hdt_version() {
-  int version = 0;
-  hdtGetVersion(&version);
+  const int version = hdt::version();
   return "HDT " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bench/commbench/communicator.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 
 namespace hdt::bench {
 
@@ -12,13 +12,10 @@ class HdtCommunicator : public Communicator {
   // Joins the group for which this process was started (hdtCommInit). `timeout_s` is the deadline of
   // joining and of every operation; `hdt_memory` says whether allocate() takes memory of hdtMemAlloc.
   static Result<std::unique_ptr<HdtCommunicator>> join(int64_t timeout_s, bool hdt_memory);
-  ~HdtCommunicator() override;
-  HdtCommunicator(const HdtCommunicator&) = delete;
-  HdtCommunicator& operator=(const HdtCommunicator&) = delete;
 
-  int rank() const override { return rank_; }
-  int ranks() const override { return ranks_; }
-  // The functions of Communicator, each by one call of hdt.h. Errors have the library's code and
+  int rank() const override { return comm_.rank(); }
+  int ranks() const override { return comm_.size(); }
+  // The functions of Communicator, each by one call of hdt.hpp. Errors have the library's code and
   // message.
   int node_of(int rank) const override;
   Status run(const Call& call) override;
@@ -27,12 +24,12 @@ class HdtCommunicator : public Communicator {
   Result<Memory> allocate(size_t bytes) override;
 
  private:
-  HdtCommunicator(hdtComm_t comm, int rank, int ranks, bool hdt_memory)
-      : comm_(comm), rank_(rank), ranks_(ranks), hdt_memory_(hdt_memory) {}
+  HdtCommunicator(hdt::Communicator comm, bool hdt_memory)
+      : comm_(std::move(comm)), hdt_memory_(hdt_memory) {}
+  // Throws hdt::Error.
+  void make_call(const Call& call);
 
-  hdtComm_t comm_;
-  int rank_;
-  int ranks_;
+  hdt::Communicator comm_;
   // Whether allocate() takes memory of hdtMemAlloc.
   bool hdt_memory_;
 };

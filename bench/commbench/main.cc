@@ -24,10 +24,8 @@
 #include "bench/commbench/resource_use.h"
 #include "bench/commbench/sweep.h"
 
+namespace hdt::bench {
 namespace {
-
-using namespace hdt;
-using namespace hdt::bench;
 
 int complain_of_json(const std::string& path, int error) {
   std::fprintf(stderr, "hdt-commbench: --json: cannot write '%s': %s\n", path.c_str(), std::strerror(error));
@@ -126,19 +124,21 @@ int run_rank(const Options& options) {
 }
 
 }  // namespace
+}  // namespace hdt::bench
 
 int main(int argc, char** argv) {
+  using namespace hdt::bench;
   const auto parsed = parse_options(argc, argv);
   if (const auto* information = std::get_if<Information>(&parsed)) {
     std::fputs(information->text.c_str(), stdout);
     return 0;
   }
-  if (const auto* wrong = std::get_if<Status>(&parsed)) {
+  if (const auto* wrong = std::get_if<hdt::Status>(&parsed)) {
     std::fprintf(stderr, "hdt-commbench: %s\n", wrong->message().c_str());
     return 2;
   }
   const Options& options = std::get<Options>(parsed);
-  if (const Status built = check_engines_are_built(options.engines); !built.is_ok()) {
+  if (const hdt::Status built = check_engines_are_built(options.engines); !built.is_ok()) {
     std::fprintf(stderr, "hdt-commbench: %s\n", built.message().c_str());
     return 2;
   }

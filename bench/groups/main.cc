@@ -8,32 +8,39 @@
 #include <cstdlib>
 #include <vector>
 
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 
 namespace {
 
 constexpr int kMostGroups = 100000;
-
-bool succeeded(hdtResult_t result, const char* what) {
-  if (result == HDT_SUCCESS) return true;
-  std::fprintf(stderr, "hdt-bench-groups: %s: %s\n", what, hdtGetLastError());
-  return false;
-}
 
 void say_ready() {
   std::puts("ready");
   std::fflush(stdout);
 }
 
-bool make_groups(hdtComm_t all, int count, std::vector<hdtComm_t>& groups) {
-  int rank = 0;
-  if (!succeeded(hdtCommUserRank(all, &rank), "hdtCommUserRank")) return false;
+void make_groups(hdt::Communicator& all, int count, std::vector<hdt::Communicator>& groups) {
   for (int i = 0; i < count; ++i) {
-    hdtComm_t group = nullptr;
-    if (!succeeded(hdtCommSplit(all, 0, rank, &group, nullptr), "hdtCommSplit")) return false;
-    groups.push_back(group);
+    groups.push_back(all.split(0, all.rank()).value());
     // Uses the group once, so that what a group needs only when it is used is there too.
-    if (!succeeded(hdtBarrier(group, nullptr), "hdtBarrier")) return false;
+    groups.back().barrier();
+  }
+}
+
+// Makes what the input asks for. Every rank of the job reads the same lines, as all must make the same
+// groups. False: a line is wrong.
+bool serve(hdt::Communicator& all) {
+  say_ready();
+  std::vector<hdt::Communicator> groups;
+  char line[32];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    const long count = std::strtol(line, nullptr, 10);
+    if (count < 1 || count > kMostGroups) {
+      std::fprintf(stderr, "hdt-bench-groups: a line of input is no number from 1 to %d\n", kMostGroups);
+      return false;
+    }
+    make_groups(all, static_cast<int>(count), groups);
+    say_ready();
   }
   return true;
 }
@@ -53,23 +60,11 @@ int main(int argc, char**) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  hdtComm_t all = nullptr;
-  if (!succeeded(hdtCommInit(&all, nullptr), "joining the group")) return 1;
-  say_ready();
-  std::vector<hdtComm_t> groups;
-  bool right = true;
-  char line[32];
-  // Every rank of the job reads the same lines, as all must make the same groups.
-  while (right && std::fgets(line, sizeof line, stdin) != nullptr) {
-    const long count = std::strtol(line, nullptr, 10);
-    if (count < 1 || count > kMostGroups) {
-      std::fprintf(stderr, "hdt-bench-groups: a line of input is no number from 1 to %d\n", kMostGroups);
-      right = false;
-    } else if ((right = make_groups(all, static_cast<int>(count), groups))) {
-      say_ready();
-    }
+  try {
+    hdt::Communicator all;
+    return serve(all) ? 0 : 1;
+  } catch (const hdt::Error& error) {
+    std::fprintf(stderr, "hdt-bench-groups: %s\n", error.what());
+    return 1;
   }
-  for (hdtComm_t group : groups) hdtCommDestroy(group);
-  hdtCommDestroy(all);
-  return right ? 0 : 1;
 }

@@ -91,13 +91,16 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
       joined.local_index >= layout.local_ranks) {
     return Status(Code::kInternal, "the group that the daemon made is not the one that was asked for");
   }
+  // The object has the memory from its beginning: its destructor leaves the group, where an allocation of
+  // what follows fails.
+  NodeAccess access;
+  access.segment = segment.value();
+  access.order = ipc::Order(std::move(node_of_rank), layout.nodes);
+  access.rank = options.rank;
+  access.local = joined.local_index;
+  access.node = node;
   std::shared_ptr<Communicator> made(
-      new Communicator(std::move(session), std::move(joined), std::move(options)));
-  made->access_.segment = segment.value();
-  made->access_.order = ipc::Order(std::move(node_of_rank), layout.nodes);
-  made->access_.rank = made->options_.rank;
-  made->access_.local = made->joined_.local_index;
-  made->access_.node = node;
+      new Communicator(std::move(session), std::move(joined), std::move(options), std::move(access)));
   // The callbacks in access_ are used by members of the object only, so they may hold a plain pointer.
   // Those of the session may come at any time, from its reader thread, so they hold a weak one.
   made->access_.ring_daemon = [raw = made.get()] {
@@ -155,10 +158,12 @@ Status Communicator::take_seat() {
   }
 }
 
-Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options)
+Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options,
+                           NodeAccess access)
     : session_(std::move(session)),
       joined_(std::move(joined)),
       options_(std::move(options)),
+      access_(std::move(access)),
       rings_(access_) {}
 
 // `locate` and the opening of peers' memory ask the daemon on the first use of an allocation, with

@@ -118,7 +118,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Deadline next_deadline() const;
 
  private:
-  Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options);
+  Communicator(std::shared_ptr<Session> session, JoinedGroup joined, CommunicatorOptions options,
+               NodeAccess access);
   // Makes the object and begins to watch the session. kInternal: the daemon's group is not the one that
   // was asked for.
   static Result<std::shared_ptr<Communicator>> wrap(std::shared_ptr<Session> session, JoinedGroup joined,

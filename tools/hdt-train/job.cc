@@ -21,6 +21,7 @@
 #include "training/data/batch_sampler.h"
 #include "training/data/progress_line.h"
 #include "training/engine/hdt_messenger.h"
+#include "training/engine/hdt_operation.h"
 #include "training/engine/slowed_compute.h"
 #include "training/torch/blas_check.h"
 #include "training/torch/torch_stage.h"
@@ -58,17 +59,13 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
 
 // Warns if torch uses a slow BLAS library. The first rank of each node speaks, so that each node warns
 // once.
-Status warn_of_slow_blas(hdtComm_t world, int rank) {
-  int node = 0;
-  if (hdtCommNodeOf(world, rank, &node) != HDT_SUCCESS) return {Code::kInternal, hdtGetLastError()};
-  for (int before = 0; before < rank; ++before) {
-    int other = 0;
-    if (hdtCommNodeOf(world, before, &other) != HDT_SUCCESS) return {Code::kInternal, hdtGetLastError()};
-    if (other == node) return Status::ok();
+void warn_of_slow_blas(const Communicator& world) {
+  const int node = world.node_of(world.rank());
+  for (int before = 0; before < world.rank(); ++before) {
+    if (world.node_of(before) == node) return;
   }
   const std::string warning = training::blas_warning(training::blas_library());
   if (!warning.empty()) fmt::print(stderr, "hdt-train: {}\n", warning);
-  return Status::ok();
 }
 
 // Runs steps until the last one, or until one diverges. `done` counts the complete steps, and `last` is
@@ -101,7 +98,7 @@ std::string divergence_text(int64_t step, const training::StepResult& result) {
 }  // namespace
 
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            hdtComm_t world) {
+                            Communicator& world) {
   training::set_torch_threads(flags.threads);
   // The messenger makes the groups of the layout, so all ranks must come here.
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
@@ -109,7 +106,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   const int rank = messenger.value()->rank();
   // 1. All ranks must mean the same run.
   HDT_RETURN_IF_ERROR(check_same_run(flags, layout, input.statistics, *messenger.value()));
-  HDT_RETURN_IF_ERROR(warn_of_slow_blas(world, rank));
+  HDT_RETURN_IF_ERROR(training::status_of([&] { warn_of_slow_blas(world); }));
   // 2. Data.
   const Result<training::BatchSampler> sampler =
       training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,

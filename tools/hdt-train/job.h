@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/token_input.h"
 #include "training/engine/layout.h"
@@ -15,6 +15,6 @@ namespace hdt::tools {
 // and layout. Returns "" after a complete run, or a message if training diverged, which is the same on
 // all ranks. An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            hdtComm_t world);
+                            Communicator& world);
 
 }  // namespace hdt::tools

@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -24,16 +23,17 @@ constexpr std::array<size_t, 6> kMessageBytes = {4096, 32768, 131072, 524288, 20
 constexpr size_t kLatencyBytes = 8;
 constexpr int kRepetitions = 31;
 
-using Once = std::function<hdtResult_t(size_t bytes)>;
+// Throws hdt::Error.
+using Once = std::function<void(size_t bytes)>;
 
 // The median of the seconds that `once` takes, which both ranks run. The barrier before makes them begin
 // together.
-Result<double> median_seconds(hdtComm_t pair, size_t bytes, const Once& once) {
+double median_seconds(Communicator& pair, size_t bytes, const Once& once) {
   std::vector<double> times;
-  HDT_RETURN_IF_ERROR(status_of(hdtBarrier(pair, nullptr)));
+  pair.barrier();
   for (int i = -2; i < kRepetitions; ++i) {  // two to warm up
     const Clock::time_point begin = Clock::now();
-    HDT_RETURN_IF_ERROR(status_of(once(bytes)));
+    once(bytes);
     if (i >= 0) times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return median(std::move(times));
@@ -48,39 +48,34 @@ double rate_of(double bytes, double seconds, double latency) {
 
 }  // namespace
 
-Result<plan::Link> time_link(hdtComm_t pair) {
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(pair, &rank)));
-  void* allocated = nullptr;
-  HDT_RETURN_IF_ERROR(status_of(hdtMemAlloc(&allocated, kMessageBytes.back())));
-  // Memory of hdtMemAlloc, which is sent from and received into without a copy.
-  const std::unique_ptr<void, void (*)(void*)> memory(allocated, [](void* pointer) { hdtMemFree(pointer); });
-  const Once round_trip = [&](size_t bytes) {
-    for (const bool sends : {rank == 0, rank == 1}) {
-      const hdtResult_t result = sends ? hdtSend(memory.get(), bytes, HDT_UINT8, 1 - rank, pair, nullptr)
-                                       : hdtRecv(memory.get(), bytes, HDT_UINT8, 1 - rank, pair, nullptr);
-      if (result != HDT_SUCCESS) return result;
-    }
-    return HDT_SUCCESS;
-  };
-  const Once sum = [&](size_t bytes) {
-    return hdtAllReduce(memory.get(), memory.get(), bytes / sizeof(float), HDT_FLOAT32, HDT_SUM, pair,
-                        nullptr);
-  };
-  const Result<double> shortest = median_seconds(pair, kLatencyBytes, round_trip);
-  if (!shortest.is_ok()) return shortest.status();
+Result<plan::Link> time_link(Communicator& pair) {
   plan::Link link;
-  link.latency = shortest.value() / 2;
-  for (const size_t bytes : kMessageBytes) {
-    const Result<double> message = median_seconds(pair, bytes, round_trip);
-    if (!message.is_ok()) return message.status();
-    const Result<double> allreduce = median_seconds(pair, bytes, sum);
-    if (!allreduce.is_ok()) return allreduce.status();
-    const auto size = static_cast<double>(bytes);
-    link.bandwidth.emplace_back(size, rate_of(size, message.value() / 2, link.latency));
-    // Between two ranks, each hop of a ring carries all bytes once.
-    link.allreduce.emplace_back(size, rate_of(size, allreduce.value(), link.latency));
-  }
+  const Status timed = status_of([&] {
+    const int peer = 1 - pair.rank();
+    Memory<std::byte> memory(kMessageBytes.back());
+    const Once round_trip = [&](size_t bytes) {
+      for (const bool sends : {pair.rank() == 0, pair.rank() == 1}) {
+        if (sends) {
+          pair.send({memory.data(), bytes}, peer);
+        } else {
+          pair.recv({memory.data(), bytes}, peer);
+        }
+      }
+    };
+    const Once sum = [&](size_t bytes) {
+      pair.all_reduce({memory.data(), bytes / sizeof(float), HDT_FLOAT32});
+    };
+    link.latency = median_seconds(pair, kLatencyBytes, round_trip) / 2;
+    for (const size_t bytes : kMessageBytes) {
+      const auto size = static_cast<double>(bytes);
+      const double message = median_seconds(pair, bytes, round_trip) / 2;
+      link.bandwidth.emplace_back(size, rate_of(size, message, link.latency));
+      // Between two ranks, each hop of a ring carries all bytes once.
+      const double allreduce = median_seconds(pair, bytes, sum);
+      link.allreduce.emplace_back(size, rate_of(size, allreduce, link.latency));
+    }
+  });
+  if (!timed.is_ok()) return timed;
   return link;
 }
 

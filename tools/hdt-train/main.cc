@@ -9,7 +9,7 @@
 #include <exception>
 #include <string>
 
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
 #include "tools/hdt-train/plan_layout.h"
@@ -36,12 +36,9 @@ int refuse(int rank, const Status& status) {
 }
 
 // Everything after joining the job. Returns this rank's exit code.
-int run(TrainFlags& flags, hdtComm_t world) {
-  int rank = 0;
-  if (hdtCommUserRank(world, &rank) != HDT_SUCCESS ||
-      hdtCommCount(world, &flags.layout.world_size) != HDT_SUCCESS) {
-    return fail(kExitFailed, hdtGetLastError());
-  }
+int run(TrainFlags& flags, Communicator& world) {
+  const int rank = world.rank();
+  flags.layout.world_size = world.size();
   // Profiling needs neither layout nor data.
   if (!flags.profile_folder.empty()) {
     const Status status = run_profile(flags, world);
@@ -73,11 +70,8 @@ int main(int argc, char** argv) {
   try {
     hdt::tools::ParsedFlags parsed = hdt::tools::parse_flags(argc, argv);
     if (parsed.exit_status) return *parsed.exit_status;
-    hdtComm_t world = nullptr;
-    if (hdtCommInit(&world, nullptr) != HDT_SUCCESS) return hdt::tools::fail(1, hdtGetLastError());
-    const int exit_status = hdt::tools::run(parsed.flags, world);
-    hdtCommDestroy(world);
-    return exit_status;
+    hdt::Communicator world;
+    return hdt::tools::run(parsed.flags, world);
   } catch (const std::exception& error) {
     return hdt::tools::fail(1, error.what());
   }

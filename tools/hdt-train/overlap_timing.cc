@@ -3,9 +3,8 @@
 // it was the last one.
 #include "tools/hdt-train/overlap_timing.h"
 
-#include <algorithm>
 #include <atomic>
-#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -30,31 +29,20 @@ constexpr float kEnd = 1;
 // Sums of one buffer between the two ranks. Used by one thread at a time.
 class Sums {
  public:
-  static Result<std::unique_ptr<Sums>> make(hdtComm_t pair) {
-    void* memory = nullptr;
-    HDT_RETURN_IF_ERROR(status_of(hdtMemAlloc(&memory, kElements * sizeof(float))));
-    auto* values = static_cast<float*>(memory);
-    std::fill_n(values, kElements, 0.0F);
-    return std::unique_ptr<Sums>(new Sums(pair, values));
-  }
-  ~Sums() { hdtMemFree(values_); }
-  Sums(const Sums&) = delete;
-  Sums& operator=(const Sums&) = delete;
+  // Throws hdt::Error.
+  explicit Sums(Communicator& pair) : pair_(pair), values_(kElements) {}
 
   // Sums once. Rank 0 passes its wish; rank 1 passes kGoOn, which is 0, so the sum of the first elements
   // is rank 0's wish on both. The other elements are 0.
   Result<float> sum(float wish) {
     values_[0] = wish;
-    HDT_RETURN_IF_ERROR(
-        status_of(hdtAllReduce(values_, values_, kElements, HDT_FLOAT32, HDT_SUM, pair_, nullptr)));
+    HDT_RETURN_IF_ERROR(status_of([&] { pair_.all_reduce(values_); }));
     return values_[0];
   }
 
  private:
-  Sums(hdtComm_t pair, float* values) : pair_(pair), values_(values) {}
-
-  hdtComm_t pair_;
-  float* values_;
+  Communicator& pair_;
+  Memory<float> values_;  // zeros, except for the first
 };
 
 // Sums on a thread of its own until stop(). When the constructor returns, the first sum is complete, so
@@ -108,14 +96,12 @@ double unit_seconds(const TrainFlags& flags, training::UnitRange units, double s
 }  // namespace
 
 Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, training::UnitRange units,
-                                                   hdtComm_t pair) {
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(pair, &rank)));
-  const Result<std::unique_ptr<Sums>> made = Sums::make(pair);
-  if (!made.is_ok()) return made.status();
-  Sums& sums = *made.value();
+                                                   Communicator& pair) {
+  std::optional<Sums> made;
+  HDT_RETURN_IF_ERROR(status_of([&] { made.emplace(pair); }));
+  Sums& sums = *made;
   std::map<std::string, double> slowdowns;
-  if (rank != 0) {
+  if (pair.rank() != 0) {
     HDT_RETURN_IF_ERROR(follow(sums));
     return slowdowns;
   }

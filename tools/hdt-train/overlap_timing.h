@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
 #include "training/engine/layout.h"
 
@@ -15,6 +15,6 @@ namespace hdt::tools {
 // rank 1 all the time, in turns. It gets the slow-down (1 or more) by device; rank 1 gets an empty map.
 // Both ranks must call it.
 Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, training::UnitRange units,
-                                                   hdtComm_t pair);
+                                                   Communicator& pair);
 
 }  // namespace hdt::tools

@@ -41,50 +41,24 @@ struct MeasuredLinks {
 };
 
 // The first rank that is, or is not, on rank 0's node. 0: there is none.
-Result<int> first_peer(hdtComm_t world, bool same_node) {
-  int ranks = 0;
-  int mine = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommCount(world, &ranks)));
-  HDT_RETURN_IF_ERROR(status_of(hdtCommNodeOf(world, 0, &mine)));
-  for (int rank = 1; rank < ranks; ++rank) {
-    int node = 0;
-    HDT_RETURN_IF_ERROR(status_of(hdtCommNodeOf(world, rank, &node)));
-    if ((node == mine) == same_node) return rank;
+int first_peer(const Communicator& world, bool same_node) {
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if ((world.node_of(rank) == world.node_of(0)) == same_node) return rank;
   }
   return 0;
 }
 
-// A communicator of rank 0 and of first_peer(). comm() is null if there is no such peer, or if the
-// caller is neither of the two. All ranks of `world` must call make(), as it splits.
-class Pair {
- public:
-  static Result<Pair> make(hdtComm_t world, bool same_node) {
-    const Result<int> peer = first_peer(world, same_node);
-    if (!peer.is_ok()) return peer.status();
-    hdtComm_t comm = nullptr;
-    if (peer.value() == 0) return Pair(comm);
-    int rank = 0;
-    HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
-    const bool member = rank == 0 || rank == peer.value();
-    HDT_RETURN_IF_ERROR(
-        status_of(hdtCommSplit(world, member ? 0 : HDT_SPLIT_NO_COLOR, rank, &comm, nullptr)));
-    return Pair(comm);
-  }
-  ~Pair() {
-    if (comm_) hdtCommDestroy(comm_);
-  }
-  Pair(Pair&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
-  Pair(const Pair&) = delete;
-  Pair& operator=(const Pair&) = delete;
-  Pair& operator=(Pair&&) = delete;
-
-  hdtComm_t comm() const { return comm_; }
-
- private:
-  explicit Pair(hdtComm_t comm) : comm_(comm) {}
-
-  hdtComm_t comm_;
-};
+// A communicator of rank 0 and of first_peer(). Nothing if there is no such peer, or if the caller is
+// neither of the two. All ranks of `world` must call it, as it splits.
+Result<std::optional<Communicator>> make_pair_of(Communicator& world, bool same_node) {
+  std::optional<Communicator> pair;
+  HDT_RETURN_IF_ERROR(status_of([&] {
+    const int peer = first_peer(world, same_node);
+    const bool member = world.rank() == 0 || world.rank() == peer;
+    if (peer != 0) pair = world.split(member ? 0 : HDT_SPLIT_NO_COLOR, world.rank());
+  }));
+  return pair;
+}
 
 // A layer kind of the model: the units to measure as one stage, and how many units the model has.
 struct UnitKind {
@@ -163,18 +137,19 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
 
 // Inside a node first, then between nodes; for each of them also by how much communication slows down
 // computation.
-Result<MeasuredLinks> measure_links(const TrainFlags& flags, hdtComm_t world) {
+Result<MeasuredLinks> measure_links(const TrainFlags& flags, Communicator& world) {
   MeasuredLinks links;
   for (const auto& [same_node, measured] :
        {std::pair{true, &links.inside}, std::pair{false, &links.between}}) {
-    const Result<Pair> pair = Pair::make(world, same_node);
-    if (!pair.is_ok()) return pair.status();
-    if (!pair.value().comm()) continue;
-    const Result<plan::Link> link = time_link(pair.value().comm());
+    Result<std::optional<Communicator>> made = make_pair_of(world, same_node);
+    if (!made.is_ok()) return made.status();
+    if (!made.value()) continue;
+    Communicator& pair = *made.value();
+    const Result<plan::Link> link = time_link(pair);
     if (!link.is_ok()) return link.status();
     *measured = link.value();
     Result<std::map<std::string, double>> slowdowns =
-        time_overlap(flags, kinds_of(flags.shape)[1].measured, pair.value().comm());
+        time_overlap(flags, kinds_of(flags.shape)[1].measured, pair);
     if (!slowdowns.is_ok()) return slowdowns.status();
     links.slowdowns = slowdowns.take();
   }
@@ -231,10 +206,9 @@ Status prepare_folder(const std::string& folder) {
 
 }  // namespace
 
-Status run_profile(const TrainFlags& flags, hdtComm_t world) {
+Status run_profile(const TrainFlags& flags, Communicator& world) {
   training::set_torch_threads(flags.threads);
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(status_of(hdtCommUserRank(world, &rank)));
+  const int rank = world.rank();
   // A folder that cannot be written is found out before the measuring begins.
   HDT_RETURN_IF_ERROR(all_ready(rank == 0 ? prepare_folder(flags.profile_folder) : Status::ok(), world));
   const Result<MeasuredLinks> measured = measure_links(flags, world);

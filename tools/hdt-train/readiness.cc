@@ -7,14 +7,11 @@
 
 namespace hdt::tools {
 
-Status all_ready(const Status& mine, hdtComm_t world) {
-  int rank = 0;
-  HDT_RETURN_IF_ERROR(training::status_of(hdtCommUserRank(world, &rank)));
+Status all_ready(const Status& mine, Communicator& world) {
   // Counted from 1, so that 0 means that all are ready.
-  int32_t unready = mine.is_ok() ? 0 : rank + 1;
+  int32_t unready = mine.is_ok() ? 0 : world.rank() + 1;
   // Even a rank that is not ready takes part, as otherwise the others would wait for it.
-  const Status told =
-      training::status_of(hdtAllReduce(&unready, &unready, 1, HDT_INT32, HDT_MAX, world, nullptr));
+  const Status told = training::status_of([&] { world.all_reduce({&unready, 1}, HDT_MAX); });
   if (!mine.is_ok()) return mine;
   if (!told.is_ok()) return told;
   if (unready == 0) return Status::ok();

@@ -16,13 +16,14 @@
 #include <cstring>
 #include <filesystem>
 
-#include "training/data/crc32c.h"
+#include "base/crc32c.h"
 
 namespace hdt::training {
 namespace {
 
 constexpr size_t kEventBufferBytes = size_t{1} << 16;
 constexpr int kPathAttempts = 100;
+constexpr uint32_t kMaskDelta = 0xa282ead8;  // of TFRecord's masking
 
 // Protocol buffers' encoding: each field is a key (field number << 3 | wire type), then the value.
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -99,6 +100,11 @@ std::string host_name() {
 }
 
 }  // namespace
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  const uint32_t value = crc32c(bytes);
+  return ((value >> 15) | (value << 17)) + kMaskDelta;
+}
 
 // TensorBoard finds the file by "tfevents" in its name. The version record is written at once, so that a
 // folder without scalars is valid, too.

@@ -11,6 +11,10 @@
 
 namespace hdt::training {
 
+// The CRC-32C of the bytes, rotated by 15 bits and with a constant added, as TFRecord files store it. A CRC
+// over data that holds CRCs is then no special case.
+uint32_t masked_crc32c(std::string_view bytes);
+
 // One event file. Not thread-safe; rank 0 of a run has one.
 class EventWriter {
  public:

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/status.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
 
@@ -13,6 +13,6 @@ namespace hdt::training {
 
 // Makes the groups. Collective over `world`: all its ranks must call it with the same layout. `world`
 // must outlive the messenger and have layout.world_size() ranks. Fails with libhdt's code and message.
-Result<std::unique_ptr<Messenger>> make_hdt_messenger(hdtComm_t world, const Layout& layout);
+Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout);
 
 }  // namespace hdt::training

@@ -3,19 +3,14 @@
 
 namespace hdt::training {
 
-Status status_of(hdtResult_t result) {
-  if (result == HDT_SUCCESS) return Status::ok();
-  return {static_cast<Code>(result), hdtGetLastError()};
-}
-
+// The abort ends the operation, so the request's own wait, in its destructor, is short.
 HdtOperation::~HdtOperation() {
-  if (request_ == nullptr) return;
-  // The abort ends the operation, so the wait is short; it also frees the request.
-  hdtCommAbort(comm_);
-  hdtWait(&request_, -1);
+  if (request_) hdtCommAbort(comm_);
 }
 
-// Every result of a wait without limit frees the request and sets it to null.
-Status HdtOperation::wait() { return status_of(hdtWait(&request_, -1)); }
+// However it ends, the request is complete then, and the destructor has nothing to abort.
+Status HdtOperation::wait() {
+  return status_of([this] { request_.wait(); });
+}
 
 }  // namespace hdt::training

@@ -1,29 +1,39 @@
-// hdt_operation.h: requests and results of libhdt as the engine's operations and statuses.
+// hdt_operation.h: what calls of hdt.hpp throw as statuses, and its requests as the engine's operations.
 #pragma once
 
+#include <utility>
+
 #include "base/status.h"
-#include "hdt/hdt.h"
+#include "hdt/hdt.hpp"
 #include "training/engine/messenger.h"
 
 namespace hdt::training {
 
-// The status of a call that has just returned on this thread, with libhdt's message. The message is the
-// thread's latest one, so no other call may come in between.
-Status status_of(hdtResult_t result);
+// Runs `body`, and returns Ok or the code and the message of what it throws. The values of Code are those
+// of hdtResult_t.
+template <typename Body>
+Status status_of(Body body) {
+  try {
+    body();
+    return Status::ok();
+  } catch (const Error& error) {
+    return {static_cast<Code>(error.code()), error.what()};
+  }
+}
 
 // A request of `comm`. If it is destroyed without wait(), it aborts the communicator, so that neither
 // this rank nor another waits for what will not come, and waits until the buffer is not in use any more.
 class HdtOperation final : public Operation {
  public:
-  HdtOperation(hdtComm_t comm, hdtRequest_t request) : comm_(comm), request_(request) {}
+  HdtOperation(const Communicator& comm, Request request) : comm_(comm.get()), request_(std::move(request)) {}
   ~HdtOperation() override;
   HdtOperation(const HdtOperation&) = delete;
   HdtOperation& operator=(const HdtOperation&) = delete;
   Status wait() override;
 
  private:
-  hdtComm_t comm_;
-  hdtRequest_t request_;  // null once wait() has returned
+  hdtComm_t comm_;  // a handle, as the communicator may have gone before
+  Request request_;
 };
 
 }  // namespace hdt::training

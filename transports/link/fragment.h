@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "base/status.h"
-#include "transports/link/crc32c.h"
 #include "transports/link/link.h"
 
 namespace hdt::transport {

@@ -251,7 +251,8 @@ HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
 
 /* Ends all operations of the group on every member with HDT_ERR_ABORTED, unless the group has failed already.
  * It may be called while other threads are blocked in operations of the communicator, and returns without
- * waiting for them. The handle still needs hdtCommDestroy. */
+ * waiting for them. Between nodes the daemons pass it on: until they have, an operation that every rank
+ * calls may still complete. The handle still needs hdtCommDestroy. */
 HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
 
 /* Sets *async_error to HDT_SUCCESS while the group works, otherwise to the code of its failure.

@@ -92,7 +92,12 @@ CONFIGURATION = "base/config"
 CONFIGURATION_KEYS = "base/config_keys.cc"
 CONFIGURATION_FIELD = re.compile(r"HDT_FIELD\([^;]*?, (\w+\.\w+)\)")
 
-PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/plan.hpp"}
+PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/buffer.hpp", "hdt/plan.hpp"}
+# The C interface, its functions, and the headers that together have each of them in C++.
+C_INTERFACE = "libclient/include/hdt/hdt.h"
+C_FUNCTION = re.compile(r"^HDT_API[\w\s*]*?\b(hdt\w+)\(", re.MULTILINE)
+CPP_INTERFACE = ["libclient/include/hdt/hdt.hpp", "libclient/include/hdt/buffer.hpp"]
+CPP_COMMENT = re.compile(r"//[^\n]*")
 MAX_LINES = 500
 MAX_COLUMNS = 110
 # Text in the program's own words, such as --help, or another program's: its lines are what they are.
@@ -209,6 +214,14 @@ def configuration_violations(texts):
             yield f"{CONFIGURATION_KEYS}: nothing reads {field}"
 
 
+def interface_violations(texts):
+    """Every function of hdt.h is called in the C++ headers: a new one is to have a form there."""
+    calls = "\n".join(CPP_COMMENT.sub("", texts.get(path, "")) for path in CPP_INTERFACE)
+    for function in C_FUNCTION.findall(texts.get(C_INTERFACE, "")):
+        if not re.search(rf"\b{function}\(", calls):
+            yield f"{C_INTERFACE}: {function} is in none of {', '.join(CPP_INTERFACE)}"
+
+
 def check(root):
     violations = []
     texts = {}
@@ -229,7 +242,7 @@ def check(root):
             violations += include_violations(path, text)
             violations += room_violations(path, text)
         texts[path] = text
-    return violations + list(configuration_violations(texts))
+    return violations + list(configuration_violations(texts)) + list(interface_violations(texts))
 
 
 if __name__ == "__main__":

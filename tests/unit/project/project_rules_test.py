@@ -123,6 +123,25 @@ class Rules(unittest.TestCase):
         self.assert_allowed("bench/a.cc", '#include "hdt/hdt.h"\n#include <hdt/hdt.hpp>\n')
         self.assert_refused("bench/a.cc", '#include "hdt/internal.h"\n', "the public headers are")
 
+    def test_c_functions_have_a_form_in_cpp(self):
+        c = ("/* hdt.h: calls. */\nHDT_API hdtResult_t hdtSend(int a,\n  int b);\n"
+             "HDT_API const char* hdtText(void);\n")
+        paths = ("libclient/include/hdt/hdt.hpp", "libclient/include/hdt/buffer.hpp")
+        both = [(paths[0], "// hdt.hpp: a.\nreturn hdtSend(1, 2);\n"),
+                (paths[1], "// buffer.hpp: b.\nhdtText();\n")]
+        self.assertEqual(self.violations("libclient/include/hdt/hdt.h", c, both), [])
+        one = [both[0], (paths[1], "// buffer.hpp: hdtText() is named here only.\n")]
+        found = self.violations("libclient/include/hdt/hdt.h", c, one)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("hdtText is in none of", found[0])
+
+    def test_every_function_of_the_c_interface_is_seen(self):
+        with open(os.path.join(ROOT, project_rules.C_INTERFACE), encoding="utf-8") as file:
+            text = file.read()
+        found = project_rules.C_FUNCTION.findall(text)
+        self.assertEqual(len(found), len(set(found)))
+        self.assertEqual(len(found), text.count("\nHDT_API "))
+
     def test_torch(self):
         self.assert_allowed("training/torch/model.cc", "#include <torch/torch.h>\n")
         self.assert_refused("training/engine/a.cc", "#include <torch/torch.h>\n", "torch is only for")

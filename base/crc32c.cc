@@ -1,7 +1,7 @@
 // crc32c.cc: the CRC by a table of 256 entries, one step a byte, and by SSE 4.2's instruction, one step for 8
 // bytes. The register begins as ~crc and is inverted again at the end, as RFC 3720 demands; so a result can
 // be passed as the next call's `crc`.
-#include "transports/link/crc32c.h"
+#include "base/crc32c.h"
 
 #include <array>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <nmmintrin.h>
 #endif
 
-namespace hdt::transport {
+namespace hdt {
 
 namespace {
 
@@ -65,4 +65,4 @@ uint32_t crc32c(uint32_t crc, std::span<const std::byte> bytes) {
   return crc32c_portable(crc, bytes);
 }
 
-}  // namespace hdt::transport
+}  // namespace hdt
