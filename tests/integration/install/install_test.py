@@ -71,7 +71,8 @@ class Installed(unittest.TestCase):
     def test_holds_what_it_should(self):
         for name in ("hdt.h", "hdt.hpp", "buffer.hpp", "libhdt.so", "libhdt.so.0", "hdt.pc",
                      "hdtConfig.cmake", "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench",
-                     "hdt-data", "hdt-plan", "plan.hpp", "libhdtplan.so", "768-cluster.toml", "hdt-backend-test", "libhdt-backend.a"):
+                     "hdt-data", "hdt-plan", "plan.hpp", "libhdtplan.so", "768-cluster.toml",
+                     "hdt-backend-test", "libhdt-backend.a"):
             self.find(name)
 
     def test_programs_find_their_library(self):
