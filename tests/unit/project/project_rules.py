@@ -19,6 +19,7 @@ LAYERS = {
     "training": ["base", "hdt"],
     "bench": ["base", "hdt"],
     "tools": ["base", "hdt"],
+    "bindings": ["hdt"],
 }
 
 # Rooms: the folders of a layer, in rows, lowest first. A room includes itself and the rooms of rows before
@@ -84,7 +85,7 @@ EXCEPTIONS = [
 ]
 
 # Where torch's headers may be seen.
-TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/"]
+TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/", "bindings/torch/"]
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
 
 # What describes the configuration's keys, and how it names the field of one.

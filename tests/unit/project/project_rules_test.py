@@ -52,6 +52,8 @@ class Rules(unittest.TestCase):
         self.assert_refused("bench/a.cc", '  #  include <collectives/types.h>\n', "bench may include only")
         self.assert_refused("tools/hdtctl/a.cc", '#include "daemon/engine/engine.h"\n',
                             "tools may include only")
+        self.assert_refused("bindings/torch/a.cc", '#include "base/status.h"\n',
+                            "bindings may include only")
 
     def test_width(self):
         self.assert_allowed("base/a.cc", "// " + 107 * "a" + "\n")
@@ -144,6 +146,7 @@ class Rules(unittest.TestCase):
 
     def test_torch(self):
         self.assert_allowed("training/torch/model.cc", "#include <torch/torch.h>\n")
+        self.assert_allowed("bindings/torch/src/a.cc", "#include <ATen/ATen.h>\n")
         self.assert_refused("training/engine/a.cc", "#include <torch/torch.h>\n", "torch is only for")
         self.assert_refused("libclient/api/a.cc", "#include <c10/util/Half.h>\n", "torch is only for")
 

@@ -1,0 +1,54 @@
+"""hdt_torch: HDT as a backend of torch.distributed, by the name "hdt".
+
+    import hdt_torch
+    torch.distributed.init_process_group("hdt")
+
+Versions of torch that look for backends themselves (entry points, 2.14) need no import. docs/pytorch.md is
+the manual.
+"""
+
+import atexit
+import dataclasses
+import inspect
+import os
+from typing import Optional
+
+import torch.distributed as dist
+
+from hdt_torch import _C
+
+__all__ = ["Options"]
+
+
+@dataclasses.dataclass
+class Options:
+    """What a group is made with: init_process_group("hdt", pg_options=Options(...)), or new_group()."""
+
+    # A class of the daemon's configuration, [class.NAME]; the same on all ranks. None: $HDT_CLASS, or the
+    # default.
+    group_class: Optional[str] = None
+    # Reductions give the same bits however ranks are placed, whatever a message's size.
+    deterministic: bool = False
+
+
+def _create(group, options):
+    """torch's call for a new group, with its DistributedBackendOptions and the user's pg_options."""
+    if not isinstance(options, Options):
+        options = Options()
+    group_class = options.group_class or os.environ.get("HDT_CLASS", "")
+    return _C.create(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
+                     group_class, options.deterministic)
+
+
+def _register():
+    """Makes the name known to torch. Entry points are called by it once; an import may have come before."""
+    if hasattr(dist.Backend, "HDT"):
+        return
+    register = dist.Backend.register_backend
+    devices = {"devices": ["cpu"]} if "devices" in inspect.signature(register).parameters else {}
+    register("hdt", _create, extended_api=True, **devices)
+
+
+_register()
+# Before the interpreter takes itself apart: afterwards no thread may ask for its lock.
+atexit.register(_C.close_all)

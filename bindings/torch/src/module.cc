@@ -1,0 +1,31 @@
+// module.cc: the Python module hdt_torch._C: makes a process group, and closes all of them at the end of the
+// interpreter.
+#include <torch/csrc/utils/pybind.h>
+
+#include "process_group.h"
+
+namespace py = pybind11;
+
+namespace {
+
+// Without Python's lock: it blocks until all ranks have come. The options' class is not known to Python.
+c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                  int size, double timeout_s, const std::string& group_class,
+                                                  bool deterministic) {
+  hdt_torch::GroupOptions options;
+  options.store = store;
+  options.rank = rank;
+  options.size = size;
+  options.timeout =
+      std::chrono::duration_cast<hdt_torch::Milliseconds>(std::chrono::duration<double>(timeout_s));
+  options.group_class = group_class;
+  options.deterministic = deterministic;
+  return c10::make_intrusive<hdt_torch::ProcessGroupHDT>(options);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  module.def("create", &create, py::call_guard<py::gil_scoped_release>());
+  module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,169 @@
+// operation.h: an operation that libhdt has under way for torch, and the thread that completes operations for
+// which nobody waits. Free of torch: its headers cost 15 s a file.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hdt/hdt.h"
+
+namespace hdt_torch {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// A failed call, with HDT's own words: they name the rank, the operation, the group and the cause.
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws Failure unless `result` is HDT_SUCCESS; in the thread that made the call `what`, as the text is the
+// thread's.
+void check(hdtResult_t result, const char* what);
+
+// One or several requests of libhdt that make one operation of torch, and what has to happen at their end.
+// Shared by its Work and, once nobody waits for it, by the completion thread. From end_with() on all
+// functions may be called from any thread; none takes Python's lock.
+//
+// Whoever finds the last request complete ends the operation: it copies results to where torch wants them,
+// lets go of the tensors, and runs the callbacks. Callbacks run without a lock held.
+class Operation {
+ public:
+  // `name` is the call's, for messages.
+  explicit Operation(const char* name) : name_(name) {}
+  // The last owner goes when all requests are complete: until then libhdt uses the buffers.
+  ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // To be called by the thread that makes the operation, before anyone else sees it: begins a call of libhdt,
+  // which gets the place for its request. Throws Failure if libhdt refuses it; what was begun before goes on.
+  void begin(const std::function<hdtResult_t(hdtRequest_t*)>& call);
+  // Owns the tensors of the operation. It is called, and destroyed, when all requests are complete, if none
+  // failed; only destroyed, if one did.
+  void end_with(std::function<void()> copy_out) { copy_out_ = std::move(copy_out); }
+
+  // Looks whether it is complete, without waiting. False also while another thread waits for it.
+  bool test();
+  // Waits until it is complete, at most `timeout`, without one until libhdt's deadline. False: it goes on.
+  bool wait(std::optional<Milliseconds> timeout);
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  // Why it failed; null while it has not. Constant once done.
+  std::exception_ptr failure() const { return done() ? failure_ : nullptr; }
+  // Runs `callback` once the operation is complete: now, if it is.
+  void when_done(std::function<void()> callback);
+  const char* name() const { return name_; }
+
+ private:
+  // mutex_ is held. Takes note of how a request ended.
+  void ended(hdtResult_t result);
+  // The lock is that of mutex_. All requests are complete: ends the operation, and lets go of the lock.
+  void finish(std::unique_lock<std::timed_mutex> lock);
+
+  const char* const name_;
+  // Held by the thread that tests or waits: only one may pass a request's address to libhdt. A thread that
+  // waits holds it for as long.
+  std::timed_mutex mutex_;
+  std::vector<hdtRequest_t> requests_;
+  std::function<void()> copy_out_;
+  // Written under mutex_, before done_ (release).
+  std::exception_ptr failure_;
+  std::atomic<bool> done_{false};
+  // Guards callbacks_, and that a callback is either there when done_ is set or sees it.
+  std::mutex callbacks_mutex_;
+  std::vector<std::function<void()>> callbacks_;
+};
+
+// Completes operations for which nobody waits: whose Work was asked for its future, or was dropped. Owned by
+// a Group; its thread starts with the first of them, and is joined by close().
+//
+// libhdt moves operations without this thread, but has no call that waits for any of several requests. So the
+// thread waits for the oldest, and looks at the others each kLook.
+class CompletionThread {
+ public:
+  // Starts no thread.
+  CompletionThread() = default;
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
+
+  // After close() the operation is ended at once, as libhdt has ended its requests.
+  void adopt(std::shared_ptr<Operation> operation);
+  // Returns when all operations are complete and the thread has ended. libhdt must have been told to end them
+  // (hdtCommDestroy). A callback on the thread itself may call it: then the thread ends behind it.
+  void close();
+  // Lets go of the thread without a word, in a forked copy, where it does not run.
+  void forget();
+
+ private:
+  static constexpr Milliseconds kLook{1};
+
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    // Guarded by mutex.
+    std::list<std::shared_ptr<Operation>> waiting;
+    bool closed = false;
+  };
+  static void run(State& state);
+
+  // Shared with the thread, which outlives this object if it closes itself.
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  // Guarded by state_->mutex, but for close() and forget(), the last calls.
+  std::thread thread_;
+};
+
+// A rank's membership in one group of ranks: libhdt's communicator and its completion thread. Shared by the
+// process group and its Works. close() is the end of both.
+class Group {
+ public:
+  // Takes `comm` over, which has `size` ranks.
+  static std::shared_ptr<Group> make(hdtComm_t comm, int rank, int size);
+  ~Group() { close(); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  hdtComm_t comm() const { return comm_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // A new operation of this group. It is known to close_all() until it is done or dropped.
+  std::shared_ptr<Operation> operation(const char* name);
+  CompletionThread& completion() { return completion_; }
+  // Fails the group on all ranks.
+  void abort();
+  // Waits for this rank's operations, leaves the group, and joins the completion thread. Only the first call
+  // does anything; later calls on comm() fail. In a forked copy, which is no rank, it does nothing.
+  void close();
+  // For the end of the interpreter: closes all groups that there are. Operations that are not complete, for
+  // which nobody will wait any more, have kLast; then their group is aborted, as if this rank were lost.
+  static void close_all();
+
+ private:
+  static constexpr Milliseconds kLast{5'000};
+
+  Group(hdtComm_t comm, int rank, int size);
+
+  // Whether all operations were complete by `end`.
+  bool settle(std::chrono::steady_clock::time_point end);
+
+  const hdtComm_t comm_;
+  const int rank_;
+  const int size_;
+  const int pid_;
+  std::atomic<bool> closed_{false};
+  // Guards begun_: operations that may not be complete. Those that are go when the list has doubled.
+  std::mutex begun_mutex_;
+  std::vector<std::weak_ptr<Operation>> begun_;
+  size_t prune_at_ = 64;
+  CompletionThread completion_;
+};
+
+}  // namespace hdt_torch

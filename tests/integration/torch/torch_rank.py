@@ -1,0 +1,205 @@
+"""torch_rank.py CASE...: one rank of a job of torch.distributed over HDT, as torch_test.py starts it. It ends
+with 0 if everything that it checks holds."""
+
+import datetime
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+
+import hdt_torch
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
+         torch.int32, torch.int64]
+TIMEOUT = datetime.timedelta(seconds=30)
+
+
+def equal(found, expected):
+    expected = torch.as_tensor(expected, dtype=found.dtype).expand_as(found)
+    assert torch.equal(found, expected), f"rank {dist.get_rank()}: {found} where {expected} was expected"
+
+
+def filled(value, *shape, dtype=torch.float32):
+    return torch.full(shape or (5,), value, dtype=dtype)
+
+
+def reductions(rank, size):
+    total = size * (size + 1) // 2
+    for dtype in TYPES:
+        tensor = filled(rank + 1, 7, dtype=dtype)
+        dist.all_reduce(tensor)
+        equal(tensor, total)
+        for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1)):
+            tensor = filled(rank + 1, 3, dtype=dtype)
+            dist.all_reduce(tensor, op=op)
+            equal(tensor, expected)
+    tensor = filled(float(rank))
+    dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    equal(tensor, (size - 1) / 2)
+    truth = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(truth, op=dist.ReduceOp.BOR)
+    equal(truth, [True, True, False])
+    waves = filled(complex(rank, 1), dtype=torch.complex64)
+    dist.all_reduce(waves)
+    equal(waves, complex(size * (size - 1) // 2, size))
+    columns = torch.arange(12.).reshape(3, 4).t()  # not contiguous
+    dist.all_reduce(columns)
+    equal(columns, size * torch.arange(12.).reshape(3, 4).t())
+    root = size - 1
+    tensor = filled(rank + 1.)
+    dist.reduce(tensor, root)
+    if rank == root:
+        equal(tensor, total)
+    output = torch.zeros(2)
+    dist.reduce_scatter(output, [filled(float(rank + block), 2) for block in range(size)])
+    equal(output, sum(other + rank for other in range(size)))
+    output = torch.zeros(3)
+    dist._reduce_scatter_base(output, torch.arange(3. * size))  # pylint: disable=protected-access
+    equal(output, size * torch.arange(3. * rank, 3. * (rank + 1)))
+
+
+def exchanges(rank, size):
+    tensor = filled(float(rank))
+    dist.broadcast(tensor, 1)
+    equal(tensor, 1)
+    outputs = [torch.zeros(other + 1) for other in range(size)]  # of different lengths
+    dist.all_gather(outputs, filled(float(rank), rank + 1))
+    for other, output in enumerate(outputs):
+        equal(output, other)
+    whole = torch.zeros(size, 2)
+    dist._all_gather_base(whole, filled(float(rank), 2))  # pylint: disable=protected-access
+    equal(whole, torch.arange(float(size)).reshape(size, 1).expand(size, 2))
+    outputs = [torch.zeros(3) for _ in range(size)] if rank == 1 else None
+    dist.gather(filled(float(rank), 3), outputs, dst=1)
+    for other, output in enumerate(outputs or []):
+        equal(output, other)
+    output = torch.zeros(3)
+    dist.scatter(output, [filled(10. + other, 3) for other in range(size)] if rank == 0 else None, src=0)
+    equal(output, 10 + rank)
+    # One row to rank 0, two to rank 1, and so on.
+    rows = torch.arange(float(size * (size + 1) // 2)).reshape(-1, 1)
+    output = torch.zeros(size * (rank + 1), 1)
+    dist.all_to_all_single(output, rows, [rank + 1] * size, [other + 1 for other in range(size)])
+    first = rank * (rank + 1) // 2
+    equal(output, torch.arange(float(first), float(first + rank + 1)).repeat(size).reshape(-1, 1))
+    outputs = [torch.zeros(2) for _ in range(size)]
+    dist.all_to_all(outputs, [filled(100. * rank + other, 2) for other in range(size)])
+    for other, output in enumerate(outputs):
+        equal(output, 100 * other + rank)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": other} for other in range(size)], objects
+    dist.barrier()
+    dist.group.WORLD.monitored_barrier(TIMEOUT)  # torch 1.13 allows dist.monitored_barrier() for Gloo only
+
+
+def messages(rank, size):
+    if rank == 0:
+        dist.send(filled(7.), 1)
+    elif rank == 1:
+        tensor = torch.zeros(5)
+        dist.recv(tensor, 0)
+        equal(tensor, 7)
+    # Every rank begins with the messages for which its peer is last: one batch cannot deadlock.
+    incoming = [torch.zeros(100_000) for _ in range(size)]
+    outgoing = [filled(float(rank), 100_000) for _ in range(size)]
+    batch = []
+    for other in range(size):
+        if other != rank:
+            batch.append(dist.P2POp(dist.isend, outgoing[other], other))
+            batch.append(dist.P2POp(dist.irecv, incoming[other], other))
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    for other in range(size):
+        equal(incoming[other], other if other != rank else 0)
+
+
+def groups(rank, size):
+    pair = dist.new_group([0, 1])
+    rest = dist.new_group(list(range(1, size)), timeout=TIMEOUT)
+    for group, members in ((pair, [0, 1]), (rest, list(range(1, size)))):
+        if rank in members:
+            tensor = filled(1. + rank)
+            dist.all_reduce(tensor, group=group)
+            equal(tensor, sum(1 + member for member in members))
+    several = [dist.all_reduce(filled(float(rank), 1000), async_op=True) for _ in range(20)]
+    for work in reversed(several):
+        assert work.wait()
+        assert work.is_completed()
+        equal(work.result()[0], size * (size - 1) // 2)
+    # What its future computes is computed on completion, whoever waits.
+    future = dist.all_reduce(filled(1.), async_op=True).get_future()
+    equal(future.then(lambda done: done.value()[0] * 2).wait(), 2 * size)
+
+
+def training(rank, size):
+    """DDP has the gradients of the whole batch on one rank."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    alone = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    alone.load_state_dict(model.state_dict())
+    parallel = torch.nn.parallel.DistributedDataParallel(model)
+    batch = torch.randn(4 * size, 8)
+    for _ in range(3):
+        for trained, samples in ((parallel, batch[4 * rank:4 * (rank + 1)]), (alone, batch)):
+            trained.zero_grad()
+            trained(samples).square().mean().backward()
+            with torch.no_grad():
+                for parameter in trained.parameters():
+                    parameter -= 0.1 * parameter.grad
+    for found, expected in zip(model.parameters(), alone.parameters()):
+        assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6), (found - expected).abs().max()
+
+
+def refused(text, call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert text in str(error), f"'{error}' says nothing of '{text}'"
+        return
+    raise AssertionError(f"no error with '{text}'")
+
+
+def wrong_calls(rank, size):
+    refused("multiple", lambda: dist.all_to_all_single(torch.zeros(size + 1), torch.zeros(size + 1)))
+    refused("bitwise XOR", lambda: dist.all_reduce(filled(1, dtype=torch.int32), op=dist.ReduceOp.BXOR))
+    refused("any", lambda: dist.recv(torch.zeros(1)))
+    equal(torch.tensor(float(size)), size)  # the group works on
+    tensor = filled(1.)
+    dist.all_reduce(tensor)
+    equal(tensor, size)
+    # Of different lengths: every rank hears of it, and of both calls.
+    refused("6 float32", lambda: dist.all_reduce(filled(1., 5 if rank == 0 else 6)))
+
+
+def lost_rank(rank, size):
+    dist.all_reduce(filled(1.))
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused(f"rank {size - 1}", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
+
+
+def left_open(rank, size):
+    """The interpreter ends with an operation that nobody waits for, and without destroy_process_group()."""
+    dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
+
+
+CASES = {function.__name__: function for function in (
+    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, left_open)}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
+                            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    assert dist.get_backend() == "hdt" and hdt_torch.Options().group_class is None
+    for case in sys.argv[1:]:
+        CASES[case](dist.get_rank(), dist.get_world_size())
+    if case not in ("left_open", "lost_rank", "wrong_calls"):
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
