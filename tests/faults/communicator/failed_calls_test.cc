@@ -17,6 +17,7 @@
 namespace hdt::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kElements = 100'000;
@@ -134,10 +135,10 @@ TEST(FailedCalls, ASplit) {
       results[static_cast<size_t>(self.rank)] = result;
       if (result == HDT_SUCCESS) HDT_EXPECT(hdtCommDestroy(made));
     });
+    if (!more) continue;
     some_failed |= results[0] != HDT_SUCCESS;
-    if (results[0] != HDT_SUCCESS) {
-      EXPECT_EQ(results[0], HDT_ERR_SYSTEM);
-    }
+    // A machine that is busy may reach the deadline before the allocation.
+    EXPECT_THAT(results[0], AnyOf(HDT_SUCCESS, HDT_ERR_SYSTEM, HDT_ERR_TIMEOUT));
   }
   EXPECT_TRUE(some_failed);
 }
