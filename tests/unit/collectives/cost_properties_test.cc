@@ -57,12 +57,10 @@ TEST(CostProperties, NothingIsFasterThanTheNetwork) {
   }
 }
 
-// Exactly so, but for one operation in a hundred: the rounding to picoseconds can decide which of two steps
-// goes first, and that changes what follows.
+// Exactly so: no rounding but that to picoseconds.
 TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
   std::cout << "seed " << kSeed << "\n";
   std::mt19937_64 random(kSeed);
-  int other_order = 0;
   for (int round = 0; round < 200; ++round) {
     const Operation op = random_operation(random);
     const CostMeasurements measurements = random_measurements(random);
@@ -73,11 +71,8 @@ TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
                                 {}};
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
     const double once = predict(algorithm, op, measurements);
-    const double twice = predict(algorithm, op, slow);
-    EXPECT_NEAR(twice, 2 * once, 0.1 * once) << "round " << round;
-    other_order += std::abs(twice - 2 * once) > 1e-4 * once ? 1 : 0;
+    EXPECT_NEAR(predict(algorithm, op, slow), 2 * once, 1e-4 * once) << "round " << round;
   }
-  EXPECT_LE(other_order, 2);
 }
 
 // A step that comes later may let another one go first, so a slower part can make the whole a little faster
