@@ -152,7 +152,7 @@ class Reduction {
 
 // --- Work --------------------------------------------------------------------------------------------------
 
-// What torch's user gets for an operation. If it is dropped before the operation is complete, the completion
+// The user's handle of an operation. If it is dropped before the operation is complete, the completion
 // thread has it.
 class WorkHDT : public c10d::Work {
  public:
@@ -338,7 +338,7 @@ class ProcessGroupHDT::Call {
   const char* const title_;
   const Tensors& inputs_;
   const char* const name_;
-  // What libhdt's buffers are in; what is copied at the end, to the first from the second.
+  // The tensors that hold libhdt's buffers; and pairs of which the second is copied to the first at the end.
   Tensors kept_;
   Pairs copies_;
   std::shared_ptr<Operation> operation_;

@@ -97,8 +97,8 @@ class CompletionThread {
 
   // After close() the operation is ended at once, as libhdt has ended its requests.
   void adopt(std::shared_ptr<Operation> operation);
-  // Returns when all operations are complete and the thread has ended. libhdt must have been told to end them
-  // (hdtCommDestroy). A callback on the thread itself may call it: then the thread ends behind it.
+  // Returns when all operations are complete and the thread has ended. The caller has called hdtCommDestroy
+  // before, which ends them. A callback on the thread itself may call it: then the thread ends behind it.
   void close();
   // Lets go of the thread without a word, in a forked copy, where it does not run.
   void forget();

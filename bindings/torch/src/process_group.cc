@@ -33,6 +33,24 @@ void require_same_type(const Tensors& tensors, const at::Tensor& like, const cha
   }
 }
 
+size_t root_of(int64_t rank, size_t size, const char* call) {
+  const auto root = static_cast<size_t>(rank);
+  require(root < size, call, ": root ", rank, " given; the group has ", size, " ranks");
+  return root;
+}
+
+// The tensors that the root alone has, one for each rank of the group, of the type of `like`; none elsewhere.
+Tensors lists_of_root(TensorLists& lists, bool is_root, const at::Tensor& like, size_t size,
+                      const char* call) {
+  if (!is_root) {
+    require(lists.empty(), call, ": a list given on a rank that is not the root");
+    return {};
+  }
+  Tensors& tensors = one_for_each(lists, size, call);
+  require_same_type(tensors, like, call);
+  return tensors;
+}
+
 void require_count(const at::Tensor& tensor, int64_t expected, const char* call, const char* which) {
   require(tensor.numel() == expected, call, ": ", which, " has ", tensor.numel(), " elements; expected ",
           expected);
@@ -359,16 +377,8 @@ WorkRef ProcessGroupHDT::alltoall(Tensors& outputs, Tensors& inputs, const c10d:
 WorkRef ProcessGroupHDT::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   Call call(*this, OpType::GATHER, "hdt:gather", inputs);
   at::Tensor& input = one(inputs, call.name());
-  const auto root = static_cast<size_t>(options.rootRank);
-  require(root < call.size(), call.name(), ": root ", options.rootRank, " given; the group has ", size_,
-          " ranks");
-  Tensors results;
-  if (call.rank() == root) {
-    results = one_for_each(outputs, call.size(), call.name());
-    require_same_type(results, input, call.name());
-  } else {
-    require(outputs.empty(), call.name(), ": outputs given on a rank that is not the root");
-  }
+  const size_t root = root_of(options.rootRank, call.size(), call.name());
+  Tensors results = lists_of_root(outputs, call.rank() == root, input, call.size(), call.name());
   for (size_t peer = 0; peer < results.size(); ++peer) {
     void* const into = call.out(results[peer]);
     call.begin([&](hdtRequest_t* r) { return recv_from(peer, into, results[peer], call.comm(), r); });
@@ -382,16 +392,8 @@ WorkRef ProcessGroupHDT::scatter(Tensors& outputs, TensorLists& inputs, const c1
   const Tensors none;
   Call call(*this, OpType::SCATTER, "hdt:scatter", inputs.empty() ? none : inputs[0]);
   at::Tensor& output = one(outputs, call.name());
-  const auto root = static_cast<size_t>(options.rootRank);
-  require(root < call.size(), call.name(), ": root ", options.rootRank, " given; the group has ", size_,
-          " ranks");
-  Tensors blocks;
-  if (call.rank() == root) {
-    blocks = one_for_each(inputs, call.size(), call.name());
-    require_same_type(blocks, output, call.name());
-  } else {
-    require(inputs.empty(), call.name(), ": inputs given on a rank that is not the root");
-  }
+  const size_t root = root_of(options.rootRank, call.size(), call.name());
+  Tensors blocks = lists_of_root(inputs, call.rank() == root, output, call.size(), call.name());
   void* const into = call.out(output);
   call.begin([&](hdtRequest_t* r) { return recv_from(root, into, output, call.comm(), r); });
   for (size_t peer = 0; peer < blocks.size(); ++peer) {

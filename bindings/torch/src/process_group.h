@@ -36,7 +36,7 @@ using WorkRef = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 
-// What torch.distributed passes when it makes a group, and what HDT's user chose for it.
+// The settings of a new group: those that torch.distributed passes, and the user's choices for HDT.
 struct GroupOptions {
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
