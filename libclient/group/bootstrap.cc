@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "base/codec.h"
+#include "base/contained.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "libclient/daemon_client/daemon_finder.h"
@@ -122,11 +123,13 @@ std::string text_of(const char (&address)[kMaxAddress]) { return {address, ::str
 // A collective on buffers of the library. They go away with the caller, so the call has ended when this
 // returns, even if there is no memory to wait for it.
 Status complete(Communicator& parent, const ipc::Call& call, const void* send, void* recv) {
-  try {
-    return parent.run_collective(call, send, recv);
-  } catch (const std::exception&) {
-    return parent.abandon({Code::kSystem, "no memory"});
-  }
+  Status ended;
+  (void)contained(
+      "a call of a split", [&] { ended = parent.run_collective(call, send, recv); },
+      [&](const std::string& /*why*/) {
+        ended = parent.abandon({Code::kSystem, "no memory"});
+      });
+  return ended;
 }
 
 // Joins a group of some of the parent's ranks, of which this is one, in the order of `members`. `what`

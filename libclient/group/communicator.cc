@@ -191,14 +191,20 @@ Communicator::~Communicator() {
   leave();
 }
 
-// In a group of several nodes the notice goes to the daemon, which writes the failure to the memory of
-// all nodes. If the session is lost, the rank writes it here itself. told_daemon_ is for leave().
+// In a group of several nodes the notice goes to the daemon, which writes the failure to the memory of all
+// nodes. If the session is lost, or there is no memory for the notice, the rank writes it here itself.
+// told_daemon_ is for leave().
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
-  const ipc::GroupNotice notice{joined_.handle, code, rank, text};
-  if (access_.one_node() || !session_->notify(Kind::kFail, notice).is_ok()) {
-    access_.segment.fail(code, rank, text);
-  } else {
+  bool sent = false;
+  if (!access_.one_node()) {
+    (void)contained("the notice of a failure", [&] {
+      sent = session_->notify(Kind::kFail, {joined_.handle, code, rank, text}).is_ok();
+    });
+  }
+  if (sent) {
     told_daemon_.store(true, std::memory_order_release);
+  } else {
+    access_.segment.fail(code, rank, text);
   }
 }
 
@@ -245,11 +251,7 @@ Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
 // of this group; the ring wakes waiters of this rank, whose operation is complete.
 Status Communicator::make_deterministic(std::shared_ptr<Communicator> ring) {
   auto calls = std::make_unique<DeterministicCalls>(std::move(ring), [this](const Status& status) {
-    if (!status.is_ok()) {
-      (void)contained(
-          "a failure's notice", [&] { fail(status.code(), -1, status.message()); },
-          [&](const std::string& /*why*/) { access_.segment.fail(status.code(), -1, "no memory"); });
-    }
+    if (!status.is_ok()) fail(status.code(), -1, status.message());
     rank_state().doorbell.ring();
   });
   const Status started = calls->start();

@@ -101,7 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // not waited for any longer. Returns what the others are sent. Throws nothing.
   Status abandon(const Status& why) noexcept;
   // Fails the group with a reason that names this rank already.
-  void fail_with(const Status& why) { fail(why.code(), static_cast<int32_t>(options_.rank), why.message()); }
+  void fail_with(const Status& why);
   // Why the group has failed; kSuccess while it works.
   Status failure() const { return access_.segment.failure(); }
 

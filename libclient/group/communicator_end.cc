@@ -1,5 +1,6 @@
 // communicator_end.cc: how a rank's part in a group ends: it leaves, gives up, abandons a call that it could
 // not make, or aborts. See communicator.h.
+#include "base/contained.h"
 #include "libclient/daemon_client/allocations.h"
 #include "libclient/group/communicator.h"
 #include "libclient/group/deterministic_calls.h"
@@ -60,32 +61,30 @@ void Communicator::leave() {
   (void)session_->notify(Kind::kLeave, {joined_.handle, Code::kSuccess, -1, ""});
 }
 
+// The ring of deterministic calls first: a rank that saw this group fail before would leave the ring, and
+// would be taken for lost there.
+void Communicator::fail_with(const Status& why) {
+  if (deterministic_ != nullptr) deterministic_->fail(why);
+  fail(why.code(), static_cast<int32_t>(options_.rank), why.message());
+}
+
 // The message names this rank, as the others read it.
 Status Communicator::give_up(const Status& why) {
   const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
-  // The ring of deterministic calls first, as in abort().
-  if (deterministic_ != nullptr) deterministic_->fail(told);
-  fail(told.code(), static_cast<int32_t>(options_.rank), told.message());
+  fail_with(told);
   return told;
 }
 
-// 1. Fail the group. Without memory for its text the failure is written here, with a text that needs none.
+// 1. Fail the group, with a text that needs no memory where there is none for a better one.
 // 2. End the operations, without another look at their buffers: what the call had made for them, such as
 //    a multiplied contribution, may be gone. After this nothing can be submitted.
 // 3. Wait until the failure is there.
 Status Communicator::abandon(const Status& why) noexcept {
   const Status brief(why.code(), "no memory");  // fits a string without an allocation
   Status told = brief;
-  const auto unless_out_of_memory = [](const auto& body) {
-    try {
-      body();
-      return true;
-    } catch (const std::exception&) {
-      return false;
-    }
-  };
-  if (!unless_out_of_memory([&] { told = give_up(why); }))
-    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
+  (void)contained(
+      "the text of a failure", [&] { told = give_up(why); },
+      [&](const std::string& /*why*/) { fail_with(brief); });
   if (deterministic_ != nullptr) deterministic_->drain();
   {
     const std::lock_guard lock(mutex_);
@@ -94,7 +93,8 @@ Status Communicator::abandon(const Status& why) noexcept {
       collectives_->fail_all(status);
       rings_.fail_all(status);
     };
-    if (!unless_out_of_memory([&] { end_with(told); })) end_with(brief);
+    (void)contained(
+        "the end of a call", [&] { end_with(told); }, [&](const std::string& /*why*/) { end_with(brief); });
     pending_.store(false, std::memory_order_release);
   }
   rank_state().doorbell.ring();
@@ -103,17 +103,14 @@ Status Communicator::abandon(const Status& why) noexcept {
     const Sleeper sleeper(rank_state().doorbell);
     if (!access_.segment.failed()) sleeper.sleep(silent);
   }
-  if (!access_.segment.failed())
-    access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
+  // Only the first failure counts.
+  access_.segment.fail(brief.code(), static_cast<int32_t>(options_.rank), brief.message());
   return told;
 }
 
 Status Communicator::abort() {
-  // The ring first: a rank that saw this group fail before would leave the ring, and would be
-  // taken for lost there.
-  if (deterministic_ != nullptr) deterministic_->abort();
-  fail(Code::kAborted, static_cast<int32_t>(options_.rank),
-       "rank " + std::to_string(options_.rank) + " aborted the group (class " + options_.group_class + ")");
+  fail_with({Code::kAborted, "rank " + std::to_string(options_.rank) + " aborted the group (class " +
+                                 options_.group_class + ")"});
   return Status::ok();
 }
 

@@ -70,8 +70,6 @@ void DeterministicCalls::finish() {
 
 void DeterministicCalls::fail(const Status& why) { ring_->fail_with(why); }
 
-void DeterministicCalls::abort() { (void)ring_->abort(); }
-
 // The task stays in the list while it runs, so that finish() waits for it. The operation completes
 // before `completed_` is called, which rings: a waiter that wakes finds it complete. A call for which there
 // is no memory fails the ring, and ends with a text that needs none.

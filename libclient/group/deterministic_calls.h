@@ -49,8 +49,6 @@ class DeterministicCalls {
   void finish();
   // Ends what is under way, here and on all ranks, with `why`.
   void fail(const Status& why);
-  // Ends what is under way, here and on all ranks, with kAborted.
-  void abort();
 
  private:
   // One call.
