@@ -31,6 +31,7 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
                   : group.ready()    ? "ready"
                                      : "connecting";
   if (context.failed()) json["failure"] = context.failure().to_string();
+  if (const std::string why = group.stays_for(); !why.empty()) json["stays_for"] = why;
   json["nodes"] = nlohmann::json::array();
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     nlohmann::json ranks = nlohmann::json::array();

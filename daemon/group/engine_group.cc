@@ -94,10 +94,7 @@ void EngineGroup::on_link_up(uint32_t node, transport::Link& link, const transpo
   context_.peers[node].link = &link;
   context_.peers[node].backend = backend;
   context_.send(node, GroupHello{context_.id, context_.me, our_region, restart_ms_});
-  if (context_.failed()) {  // it failed while there was no link
-    const Status failure = context_.failure();
-    context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
-  }
+  tell_end(node);
   check_ready();
 }
 
@@ -467,12 +464,15 @@ bool EngineGroup::has_local_ranks() const {
   return !std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
 }
 
+bool EngineGroup::awaits_departure(uint32_t node) const {
+  const GroupPeer& peer = context_.peers[node];
+  return !peer.left && (peer.away || (peer.link != nullptr && peer.ready));
+}
+
 bool EngineGroup::finished() const {
   if (context_.writes_in_flight() != 0 || has_local_ranks()) return false;
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
-    const GroupPeer& peer = context_.peers[node];
-    if (node != context_.me && !peer.left && (peer.away || (peer.link != nullptr && peer.ready)))
-      return false;
+    if (node != context_.me && awaits_departure(node)) return false;
   }
   // A failed group too ends only after its NodeLeft: others wait for it.
   return told_left_ && (ready_ || context_.failed());

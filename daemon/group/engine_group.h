@@ -194,6 +194,9 @@ class EngineGroup {
   bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
   // Everyone has departed and no write is under way: the group may be destroyed.
   bool finished() const;
+  // Why the group is still here although all ranks of this node have departed; "" if they have not, or if it
+  // is finished.
+  std::string stays_for() const;
   // Nothing is left to be done here for the making of the group (engine_group_seats.cc). Asks the other
   // nodes for the acknowledgements that are missing.
   bool is_made();
@@ -241,6 +244,10 @@ class EngineGroup {
   void tell_not_made(const Status& why);
   // Sends the failure to all other nodes, if that was not done yet.
   void tell_failure();
+  // Sends a node what has ended before it had a link: the group by a failure, and this node's part.
+  void tell_end(uint32_t node);
+  // The node has a part in the group, and has not sent NodeLeft.
+  bool awaits_departure(uint32_t node) const;
   // Asks the peers to acknowledge at once what was sent on these links.
   void hurry(const std::vector<transport::Link*>& links);
   // engine_group_restart.cc

@@ -63,4 +63,15 @@ std::string EngineGroup::lacks_of(uint32_t node) const {
   return "";
 }
 
+// The conditions of finished(), one by one.
+std::string EngineGroup::stays_for() const {
+  if (has_local_ranks() || finished()) return "";
+  if (!told_left_ || context_.writes_in_flight() != 0) return "what it has sent has not arrived";
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me && awaits_departure(node))
+      return "node " + context_.nodes[node].name + " has not left";
+  }
+  return "it is being made";
+}
+
 }  // namespace hdt::daemon

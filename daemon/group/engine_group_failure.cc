@@ -41,6 +41,16 @@ void EngineGroup::tell_not_made(const Status& why) {
   on_ready_ = nullptr;
 }
 
+// For a node whose link has just come up: the group may have failed, and its ranks may have departed, while
+// there was none. Without NodeLeft the node would keep its part of the group for ever.
+void EngineGroup::tell_end(uint32_t node) {
+  if (context_.failed()) {
+    const Status failure = context_.failure();
+    context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
+  }
+  if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
+}
+
 // Once to each node that has a link. A node without one learns of the failure when it connects, or from the
 // other nodes.
 void EngineGroup::tell_failure() {

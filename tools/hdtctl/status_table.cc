@@ -89,6 +89,8 @@ std::string status_table(const nlohmann::json& status) {
                           rank["left"].get<bool>() ? ", left" : "");
     }
     if (group.contains("failure")) text += "    " + group["failure"].get<std::string>() + "\n";
+    if (group.contains("stays_for"))
+      text += "    its ranks here have left; " + group["stays_for"].get<std::string>() + "\n";
   }
   text += fmt::format("\npeers: {}{}\n", status["peers"].size(), of_others(status, "peers"));
   for (const auto& peer : status["peers"]) {

@@ -1,5 +1,5 @@
-// group_seats_test.cc: when the making of a group is over for a daemon that wants to go: a group of two
-// nodes, of which the test plays the other one.
+// group_seats_test.cc: when the making of a group is over for a daemon that wants to go, and when a group that
+// failed meanwhile is over: a group of two nodes, of which the test plays the other one.
 #include <gtest/gtest.h>
 
 #include "daemon/group/engine_group.h"
@@ -14,9 +14,32 @@ using transport::LinkWorld;
 constexpr uint64_t kSeatedGroup = 7;
 constexpr int64_t kSuccessorMs = 30'000;
 
+GroupSpec played_spec(std::vector<uint32_t> node_of_rank) {
+  const auto ranks = static_cast<uint32_t>(node_of_rank.size());
+  const uint32_t nodes = node_of_rank.back() + 1;
+  const ipc::Layout layout(ranks, nodes, ranks / nodes);
+  GroupSpec spec;
+  spec.id = kSeatedGroup;
+  spec.group_class = "default";
+  spec.node_of_rank = std::move(node_of_rank);
+  spec.nodes.resize(nodes);
+  spec.memory = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
+  return spec;
+}
+
+// How many messages of that kind the other end has got.
+template <typename Message>
+int sent(const LinkWorld& world) {
+  return static_cast<int>(
+      std::count_if(world.b.messages.begin(), world.b.messages.end(), [](const auto& message) {
+        const EngineMessage note = decode_engine_message(message);
+        return std::holds_alternative<Message>(note);
+      }));
+}
+
 class GroupThatTakesItsSeats : public ::testing::Test {
  protected:
-  GroupThatTakesItsSeats() : group_(spec({0, 1}), 0, std::make_unique<PlayedServices>()) {
+  GroupThatTakesItsSeats() : group_(played_spec({0, 1}), 0, std::make_unique<PlayedServices>()) {
     for (LinkWorld* world : {&first_, &second_}) {
       world->connect();
       EXPECT_TRUE(world->wait_for_rails(1));
@@ -28,18 +51,6 @@ class GroupThatTakesItsSeats : public ::testing::Test {
     EXPECT_TRUE(group_.ready());
   }
 
-  static GroupSpec spec(std::vector<uint32_t> node_of_rank) {
-    const auto ranks = static_cast<uint32_t>(node_of_rank.size());
-    const uint32_t nodes = node_of_rank.back() + 1;
-    const ipc::Layout layout(ranks, nodes, ranks / nodes);
-    GroupSpec spec;
-    spec.id = kSeatedGroup;
-    spec.group_class = "default";
-    spec.node_of_rank = std::move(node_of_rank);
-    spec.nodes.resize(nodes);
-    spec.memory = std::make_shared<SharedMemory>(SharedMemory::create("group", layout.total).take());
-    return spec;
-  }
   void come_up(LinkWorld& world) {
     group_.on_link_up(1, world.a.link, {}, 0);
     group_.on_message(1, GroupHello{kSeatedGroup, 1, {}, kSuccessorMs}, world.a.link);
@@ -52,13 +63,7 @@ class GroupThatTakesItsSeats : public ::testing::Test {
     group_.on_message(1, GroupSeated{kSeatedGroup, 1}, world.a.link);
   }
   // How often the other node has been told of the seats here.
-  static int told(const LinkWorld& world) {
-    const auto tells = [](const auto& message) {
-      const EngineMessage note = decode_engine_message(message);
-      return std::holds_alternative<GroupSeated>(note);
-    };
-    return static_cast<int>(std::count_if(world.b.messages.begin(), world.b.messages.end(), tells));
-  }
+  static int told(const LinkWorld& world) { return sent<GroupSeated>(world); }
 
   LinkWorld first_{1, 1};
   LinkWorld second_{2, 1};
@@ -129,11 +134,34 @@ TEST_F(GroupThatTakesItsSeats, IsNotWaitedForOnceItHasFailed) {
 }
 
 TEST_F(GroupThatTakesItsSeats, OneNodeIsMadeOnceItsRanksHaveTheirs) {
-  EngineGroup alone(spec({0, 0}), 1, std::make_unique<PlayedServices>());
+  EngineGroup alone(played_spec({0, 0}), 1, std::make_unique<PlayedServices>());
   take_seat(alone, 0);
   EXPECT_FALSE(alone.is_made());
   take_seat(alone, 1);
   EXPECT_TRUE(alone.is_made());
+}
+
+// The group fails and is left while it has no link; before the engine lets go of it, the link comes up. The
+// other node learns of both, or it would keep its part for ever.
+TEST(GroupWithoutALink, SaysOnItsFirstLinkThatItHasFailedAndIsLeft) {
+  EngineGroup group(played_spec({0, 1}), 0, std::make_unique<PlayedServices>());
+  group.fail(Code::kRankLost, 1, "a rank of the other node is gone");
+  group.local_rank_left(0);
+  EXPECT_TRUE(group.told_left());
+  EXPECT_TRUE(group.finished());
+  LinkWorld world(3, 1);
+  world.connect();
+  ASSERT_TRUE(world.wait_for_rails(1));
+  group.on_link_up(1, world.a.link, {}, 0);
+  group.on_message(1, GroupHello{kSeatedGroup, 1, {}, kSuccessorMs}, world.a.link);
+  EXPECT_FALSE(group.finished()) << "the other node has a part in it now";
+  EXPECT_NE(group.stays_for().find("has not left"), std::string::npos) << group.stays_for();
+  ASSERT_TRUE(world.run_until([&] { return sent<NodeLeft>(world) > 0; }));
+  EXPECT_EQ(sent<GroupFailed>(world), 1);
+  EXPECT_EQ(sent<NodeLeft>(world), 1);
+  group.on_message(1, NodeLeft{kSeatedGroup, 1}, world.a.link);
+  EXPECT_TRUE(group.finished());
+  EXPECT_EQ(group.stays_for(), "");
 }
 
 }  // namespace
