@@ -1,0 +1,49 @@
+"""torch_job.py: a job of torch.distributed over HDT, whose ranks host or find an embedded daemon on each node
+(a node is a loopback address)."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv[1])
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.abspath(os.path.join(FOLDER, "..", "..", ".."))
+TIMEOUT_S = 90
+
+
+class TorchJobs(unittest.TestCase):
+    def job(self, arguments, nodes, local, **variables):
+        """Runs a script by `local` ranks on each of `nodes`; returns [(exit code, output)] by rank."""
+        folder = tempfile.TemporaryDirectory(prefix="hdt-torch-")
+        self.addCleanup(folder.cleanup)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HDT_")}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        processes = []
+        for rank in range(nodes * local):
+            node = rank // local
+            runtime = os.path.join(folder.name, f"node{node}")
+            os.makedirs(runtime, mode=0o700, exist_ok=True)
+            processes.append(subprocess.Popen(
+                [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True,
+                env=clean | {"PYTHONPATH": os.path.join(BUILD, "python"), "RANK": str(rank),
+                             "WORLD_SIZE": str(nodes * local), "MEETING": os.path.join(folder.name, "store"),
+                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                             "XDG_RUNTIME_DIR": runtime, "HDT_NICS_ADDRESSES": f"127.0.0.{node + 1}",
+                             "OMP_NUM_THREADS": "1"} | variables))
+        self.addCleanup(lambda: [process.kill() for process in processes if process.poll() is None])
+        ended = []
+        for process in processes:
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+            ended.append((process.returncode, output))
+        return ended
+
+    def passes(self, script, nodes, local, *cases, **variables):
+        with self.subTest(cases=cases, nodes=nodes, local=local):
+            for rank, (code, output) in enumerate(self.job([script, *cases], nodes, local, **variables)):
+                self.assertEqual(code, 0, f"rank {rank}:\n{output}")
