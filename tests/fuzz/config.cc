@@ -104,11 +104,16 @@ bool take_settings(std::span<const std::byte> input) {
   HDT_HOLDS(after.settings.empty() && after.version == (before.version == 0 ? 0 : before.version + 1));
   static const Config configured =
       load(fuzz::to_bytes("[class.dp]\nweight = 5\n[class.tp]\nweight = 6\n"), {}).take();
+  // "dp.x" is another class, whose keys begin alike.
+  config.classes["dp.x"].weight = 7;
+  config.origins["class.dp.x.weight"] = "hdtctl";
   const auto changed = daemon::with_live_class(config, configured, "dp", live);
   if (changed.is_ok()) {
     // Only the class has changed, and it says where from.
     check(changed.value());
-    HDT_HOLDS(changed.value().classes.size() == 1 && changed.value().node.name == "n0");
+    HDT_HOLDS(changed.value().classes.size() == 2 && changed.value().node.name == "n0");
+    HDT_HOLDS(changed.value().classes.at("dp.x") == config.classes["dp.x"] &&
+              changed.value().origins.at("class.dp.x.weight") == "hdtctl");
     HDT_HOLDS(changed.value().origins.contains("class.dp.weight") &&
               !changed.value().origins.contains("class.tp.weight"));
   }
@@ -142,8 +147,8 @@ bool take_flags(std::span<const std::byte> input) {
   return !flags.value().empty();
 }
 
-// Lines "NAME=VALUE": the environment of a daemon, of which those that begin with HDT_ count. The file has the
-// classes "dp" and "d.p", which variables name alike. HDT_CONFIG may name this file only.
+// Lines "NAME=VALUE": the environment of a daemon, of which those that begin with HDT_ count. The file has
+// the classes "dp" and "d.p"; a variable names the latter as it would name "d_p". HDT_CONFIG names this file.
 bool take_environment(std::span<const std::byte> input) {
   for (const auto& [name, value] : config_environment()) HDT_HOLDS(::unsetenv(name.c_str()) == 0);
   const Bytes text = fuzz::to_bytes("[class.dp]\n[class.\"d.p\"]\n");
@@ -266,8 +271,8 @@ std::vector<Bytes> spoilt() {
                                           "[backend.ucx]\n" + options,
                                           "[a]\na = " + std::string(100, '[') + "\n"})
     all.push_back(text_seed(0, text));
-  // Settings, with every way to break UTF-8 in a name: a byte that leads nothing, a character that is cut, one
-  // that is overlong, half of a pair, one beyond the last.
+  // Settings, with every way to break UTF-8 in a name: a byte that leads nothing, a character that is cut,
+  // one that is overlong, half of a pair, one beyond the last.
   for (const std::string& text : std::initializer_list<std::string>{
            "weight", "class.dp.weight", "class.dp.weight=x", "class.dp.weight=9999999999999999999999",
            "class.dp.\xff=1", "class.dp.\xc3=1", "class.dp.\xc3x=1", "class.dp.\xe0\x80\x80=1",
