@@ -253,6 +253,16 @@ bool take(std::span<const std::byte> input) {
     journal.keep(write, "content");
     journal.arrived(0, 0, 1);
   }
+  // Calls of every kind, as a rank enters them.
+  for (uint8_t what = 0; what < collectives::kCollectiveCount; ++what) {
+    Call call;
+    call.what = static_cast<collectives::Collective>(what);
+    call.count = call.what == collectives::Collective::kBarrier ? 0 : 100'000;
+    const bool rooted =
+        call.what == collectives::Collective::kReduce || call.what == collectives::Collective::kBroadcast;
+    call.root = rooted ? 1 : 0;
+    segment.rank_state(0).calls[what].call = call;
+  }
   const Recorder recorder(segment.recording(0));
   recorder.end(recorder.begin(Call{}, 0));
   recorder.move(recorder.begin(Recorded::kSend, 1, 0, 100), 50);
