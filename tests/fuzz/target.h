@@ -1,6 +1,6 @@
 // target.h: what a fuzz target is: a function that takes foreign bytes to a parser, checks what must hold
 // of whatever comes out, and says whether the parser took them; a function that makes its seeds from real
-// encoders; and one that spoils seeds, each in one place, so that every reason to refuse an input is reached.
+// encoders; and one that spoils seeds, so that the reasons to refuse an input are reached.
 //
 // The same file is compiled twice: with libFuzzer (preset fuzz, tools/fuzz), where each target is a
 // program; and everywhere into fuzz_replay, which runs seeds and the stored corpus as an ordinary test.
@@ -27,7 +27,7 @@ struct Target {
   bool (*take)(std::span<const std::byte> input) = nullptr;
   // Inputs that the parser takes, one of each kind that it knows.
   std::vector<Bytes> (*seeds)() = nullptr;
-  // Inputs that the parser must refuse, one for each reason. None: there is no such function.
+  // Inputs that the parser must refuse: seeds, each spoilt in one place.
   std::vector<Bytes> (*spoilt)() = nullptr;
 };
 

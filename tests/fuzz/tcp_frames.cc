@@ -170,6 +170,10 @@ std::vector<Bytes> seeds() {
   for (const Bytes& one : {frame(secure, "n0"), frame(secure, "n0"), frame(message, "hello")})
     add(stopped, one);
   all.push_back(stopped);
+  // The first part ends within the head of the second frame.
+  Bytes inside = {std::byte{1}, std::byte{40}};
+  for (int i = 0; i < 2; ++i) add(inside, frame(message, "hello"));
+  all.push_back(inside);
   // A stranger may send neither so long a message nor so many; a peer may.
   Bytes letter = {std::byte{0}};
   add(letter, frame(message, std::string(kMaxStrangerMessageBytes + 1, 'm')));
