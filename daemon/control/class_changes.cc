@@ -310,7 +310,7 @@ Status ClassChanges::take_live(const std::string& group_class, const LiveClass& 
 Config ClassChanges::with_classes_of(const Config& other) const {
   Config changed = daemon_.config;
   changed.classes = other.classes;
-  take_origins(changed, other, "class.");
+  take_origins(changed, other, std::nullopt);
   return changed;
 }
 

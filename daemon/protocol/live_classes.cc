@@ -8,10 +8,17 @@ namespace hdt::daemon {
 
 namespace {
 
-// The class in "class.NAME.KEY". Names of classes have no dots.
+// The class in "class.NAME.KEY". The name of a class may hold dots, that of a key holds none.
 std::string class_of(const std::string& key) {
   const size_t begin = key.find('.') + 1;
   return key.substr(begin, key.rfind('.') - begin);
+}
+
+// Whether the name is that of a key of this class. "class.dp.x.nics" begins like a key of "dp", but is one of
+// the class "dp.x".
+bool is_of(const std::string& key, const std::string& group_class) {
+  const std::string prefix = "class." + group_class + ".";
+  return key.starts_with(prefix) && key.find('.', prefix.size()) == std::string::npos;
 }
 
 }  // namespace
@@ -60,10 +67,13 @@ void LiveClasses::as_configured() {
 }
 
 // Where each value was set, for error messages and --print-config. They follow their values.
-void take_origins(Config& config, const Config& from, const std::string& prefix) {
-  std::erase_if(config.origins, [&](const auto& origin) { return origin.first.starts_with(prefix); });
-  for (const auto& [key, origin] : from.origins) {
-    if (key.starts_with(prefix)) config.origins[key] = origin;
+void take_origins(Config& config, const Config& from, const std::optional<std::string>& group_class) {
+  const auto concerns = [&group_class](const auto& origin) {
+    return group_class ? is_of(origin.first, *group_class) : origin.first.starts_with("class.");
+  };
+  std::erase_if(config.origins, concerns);
+  for (const auto& origin : from.origins) {
+    if (concerns(origin)) config.origins[origin.first] = origin.second;
   }
 }
 
@@ -73,15 +83,14 @@ Result<Config> with_live_class(const Config& now, const Config& configured, cons
   // Start from the file's settings, not from those in `now`: live.settings holds all differences from the
   // file.
   Config config = now;
-  const std::string prefix = "class." + group_class + ".";
   config.classes.erase(group_class);
   if (const auto known = configured.classes.find(group_class); known != configured.classes.end())
     config.classes[group_class] = known->second;
-  take_origins(config, configured, prefix);
+  take_origins(config, configured, group_class);
   const ConfigPairs settings = parse_settings(live.settings);
   // Foreign: another node may change this class only.
   if (!std::all_of(settings.begin(), settings.end(),
-                   [&](const auto& s) { return s.first.starts_with(prefix); })) {
+                   [&](const auto& s) { return is_of(s.first, group_class); })) {
     return Status(Code::kInvalidArgument,
                   "another node sent settings of class " + group_class + " with keys outside of it");
   }

@@ -13,6 +13,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/config.h"
@@ -56,9 +57,9 @@ class LiveClasses {
   std::map<std::string, LiveClass> classes_;
 };
 
-// Replaces the origins ("FILE:LINE", "environment NAME", ...) of all keys with this prefix in `config` by
-// those in `from`. For error messages and `print_config`.
-void take_origins(Config& config, const Config& from, const std::string& prefix);
+// Replaces the origins ("FILE:LINE", "environment NAME", ...) of all keys of this class in `config` by those
+// in `from`. Without `group_class`: of all classes. For error messages and `print_config`.
+void take_origins(Config& config, const Config& from, const std::optional<std::string>& group_class);
 
 // `now`, with class `group_class` as in `configured`, changed by live.settings. kInvalidArgument: the
 // settings name keys of other classes. Otherwise it fails as override_config() does.

@@ -104,7 +104,7 @@ bool take(std::span<const std::byte> input) {
   }
 }
 
-std::vector<Bytes> seeds() {
+JoinRequest a_join() {
   JoinRequest join;
   join.rendezvous = "127.0.0.1:18520";
   join.place = "MASTER_ADDR=localhost port 29501";
@@ -112,11 +112,19 @@ std::vector<Bytes> seeds() {
   join.rank = 3;
   join.group_class = "dp";
   join.timeout_ms = 10'000;
+  return join;
+}
+
+Welcome a_welcome() {
   Welcome welcome;
   welcome.software = "hdtcommd 0.1.0";
   welcome.node = "n0";
   welcome.engines = 2;
   welcome.restart_ms = 30'000;
+  return welcome;
+}
+
+std::vector<Bytes> seeds() {
   GroupNotice notice;
   notice.code = Code::kTimeout;
   notice.rank = 1;
@@ -134,8 +142,8 @@ std::vector<Bytes> seeds() {
   question.what = "class";
   question.about = "dp\nweight=3";
   return {encode(hello),
-          encode(welcome),
-          encode(join),
+          encode(a_welcome()),
+          encode(a_join()),
           encode(joined),
           encode(AdoptRequest{}),
           encode(Kind::kLeave, notice),
@@ -154,6 +162,33 @@ std::vector<Bytes> seeds() {
           encode_empty(Kind::kStatus)};
 }
 
-HDT_FUZZ_TARGET(client_messages, take, seeds)
+// Messages of a wrong length, of no kind, of another version, with names that are too long or not printable,
+// and with numbers that nothing has.
+std::vector<Bytes> spoilt() {
+  std::vector<Bytes> all = fuzz::cut_and_extended(seeds());
+  all.push_back({});
+  all.push_back({std::byte{0xff}});
+  constexpr size_t kVersionAt = 1 + sizeof kSessionMagic;
+  for (const Bytes& message : {encode(Hello{}), encode(a_welcome())}) {
+    all.push_back(fuzz::changed(message, 1, kSessionMagic + 1));
+    all.push_back(fuzz::changed(message, kVersionAt, kSessionVersion + 1));
+  }
+  const auto add = [&all](auto message, auto change) {
+    change(message);
+    all.push_back(encode(message));
+  };
+  add(a_welcome(), [](Welcome& m) { m.engines = kMaxEngines + 1; });
+  add(a_join(), [](JoinRequest& m) { m.rank = m.ranks; });
+  add(a_join(), [](JoinRequest& m) { m.group_class = "d\np"; });
+  add(a_join(), [](JoinRequest& m) { m.rendezvous = std::string(kMaxPlaceBytes + 1, 'r'); });
+  add(Joined{}, [](Joined& m) { m.engine = kMaxEngines; });
+  add(AdoptRequest{}, [](AdoptRequest& m) { m.local_index = kMaxLocalRanks; });
+  GroupNotice notice;
+  notice.code = static_cast<Code>(kCodeCount);
+  all.push_back(encode(Kind::kFail, notice));
+  return all;
+}
+
+HDT_FUZZ_TARGET(client_messages, take, seeds, spoilt)
 
 }  // namespace hdt::ipc::fuzz_client_messages

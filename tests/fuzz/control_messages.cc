@@ -68,7 +68,7 @@ bool take(std::span<const std::byte> input) {
   return true;
 }
 
-std::vector<Bytes> seeds() {
+Join a_join() {
   NodeInfo node;
   node.name = "n0";
   node.address = "10.0.0.1:18520,10.0.1.1:18520";
@@ -80,6 +80,12 @@ std::vector<Bytes> seeds() {
   join.algorithm = collectives::Algorithm::kRing;
   join.timeout_ms = 1000;
   join.node = node;
+  return join;
+}
+
+std::vector<Bytes> seeds() {
+  const Join join = a_join();
+  const NodeInfo node = join.node;
   Join any = join;
   any.algorithm.reset();
   Membership membership;
@@ -110,6 +116,24 @@ std::vector<Bytes> seeds() {
   return all;
 }
 
-HDT_FUZZ_TARGET(control_messages, take, seeds)
+// Messages of a wrong length, of no kind, with names that are too long or not printable, and with numbers
+// that no group has.
+std::vector<Bytes> spoilt() {
+  std::vector<Bytes> all = fuzz::cut_and_extended(seeds());
+  all.push_back(Bytes(16, std::byte{0xff}));
+  const auto add = [&all](auto message, auto change) {
+    change(message);
+    all.push_back(encode(message));
+  };
+  add(a_join(), [](Join& m) { m.rank = m.ranks; });
+  add(a_join(), [](Join& m) { m.group_class = "d\np"; });
+  add(a_join(), [](Join& m) { m.group_class = std::string(ipc::kMaxClassBytes + 1, 'd'); });
+  add(a_join(), [](Join& m) { m.node.rails.assign(ipc::kMaxEngines + 1, {}); });
+  add(Cancel{}, [](Cancel& m) { m.code = Code::kSuccess; });
+  add(Membership{}, [](Membership& m) { m.nodes = {a_join().node}; });
+  return all;
+}
+
+HDT_FUZZ_TARGET(control_messages, take, seeds, spoilt)
 
 }  // namespace hdt::daemon::fuzz_control_messages

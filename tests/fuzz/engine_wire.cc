@@ -117,6 +117,15 @@ std::vector<Bytes> seeds() {
   return all;
 }
 
-HDT_FUZZ_TARGET(engine_wire, take, seeds)
+// Notes of a wrong length, and of no kind.
+std::vector<Bytes> spoilt() {
+  std::vector<Bytes> notes = seeds();
+  std::erase_if(notes, [](const Bytes& seed) { return seed[0] == std::byte{0}; });
+  std::vector<Bytes> all = fuzz::cut_and_extended(notes);
+  all.push_back(behind(1, Bytes(16, std::byte{0xff})));
+  return all;
+}
+
+HDT_FUZZ_TARGET(engine_wire, take, seeds, spoilt)
 
 }  // namespace hdt::daemon::fuzz_engine_wire

@@ -145,10 +145,35 @@ Bytes stranger(uint8_t how, Handshake::Role role) {
 std::vector<Bytes> seeds() {
   return {stranger(0, Handshake::Role::kDialer),
           stranger(4, Handshake::Role::kAcceptor),
+          stranger(1, Handshake::Role::kDialer),  // who has no key, and is told so
           {std::byte{2}},
           {std::byte{3}}};
 }
 
-HDT_FUZZ_TARGET(handshake, take, seeds)
+// To take_between(), with a key: what happens to each message.
+Bytes between(std::initializer_list<int> steps) {
+  Bytes all = {std::byte{3}};
+  for (const int step : steps) all.push_back(static_cast<std::byte>(step));
+  return all;
+}
+
+// To take_stranger(): hellos of somebody who is no daemon, of another release, that are malformed, or whose
+// node id is another's; and a proof before a hello.
+std::vector<Bytes> spoilt() {
+  constexpr size_t kHeadAt = 1 + sizeof(uint16_t);  // behind `how` and the length
+  constexpr size_t kMagicAt = kHeadAt + 1, kVersionAt = kMagicAt + sizeof kPeerMagic,
+                   kPurposeAt = kVersionAt + sizeof kPeerVersion, kIdAt = kPurposeAt + sizeof(Purpose);
+  const Bytes good = stranger(0, Handshake::Role::kDialer);
+  constexpr size_t kNameAt = kIdAt + sizeof NodeId{}.bytes + sizeof(uint32_t);
+  return {fuzz::changed(good, kHeadAt, uint8_t{2}), fuzz::changed(good, kMagicAt, kPeerMagic + 1),
+          fuzz::changed(good, kVersionAt, kPeerVersion + 1), fuzz::changed(good, kPurposeAt, uint8_t{0xff}),
+          fuzz::changed(good, kIdAt, uint8_t(std::to_integer<uint8_t>(good[kIdAt]) ^ 1)),
+          fuzz::changed(good, kNameAt, '\n'),
+          // Between two ends with a key: nothing of the hello is changed, and the proof of the dialer is; its
+          // second half is the signature.
+          between({0, 0, 1, 1, 0, 0xff}), between({0, 0, 1, 40, 0, 0xff})};
+}
+
+HDT_FUZZ_TARGET(handshake, take, seeds, spoilt)
 
 }  // namespace hdt::daemon::fuzz_handshake

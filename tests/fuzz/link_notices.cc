@@ -32,11 +32,30 @@ bool take_notice(std::span<const std::byte> message) {
   return true;
 }
 
+// The checksum of a fragment holds for its payload and its header, and for no other; what changes when the
+// fragment is sent again is not in it.
+void check_sum(const FragmentHeader& header, std::span<const std::byte> payload) {
+  const uint32_t sum = checksum_of(header, payload);
+  FragmentHeader again = header;
+  again.checksum = sum;
+  again.received += 1;
+  again.received_at = header.received_at + 1;
+  HDT_HOLDS(checksum_of(again, payload) == sum);
+  again.message_id ^= 1;
+  HDT_HOLDS(checksum_of(again, payload) != sum);  // a CRC sees every change of one bit
+}
+
 bool take_fragment(Choices input) {
   const auto placed = input.get<uint64_t>();
-  const auto fragment = to_fragment(input.get<Immediate>(), placed);
-  if (!fragment.is_ok()) return false;
+  const auto immediate = input.get<Immediate>();
+  const auto fragment = to_fragment(immediate, placed);
+  if (!fragment.is_ok()) {
+    HDT_HOLDS(fragment.status().code() == Code::kLink && !fragment.status().message().empty());
+    return false;
+  }
   const FragmentHeader& header = fragment.value();
+  HDT_HOLDS(to_immediate(header) == immediate);
+  check_sum(header, input.rest());
   HDT_HOLDS(header.index < header.count() && header.message_bytes <= kMaxLinkWriteBytes);
   HDT_HOLDS(header.offset() <= header.message_bytes && header.bytes() == placed);
   HDT_HOLDS(placed <= kMaxFragmentBytes && header.offset() + placed <= header.message_bytes);
@@ -97,6 +116,25 @@ Bytes notice(NoticeKind kind, const Bytes& body) {
   return all;
 }
 
+Bytes fragment(const FragmentHeader& header, uint64_t placed) {
+  Bytes all = fuzz::changed({std::byte{1}}, 1, placed);
+  return fuzz::changed(all, all.size(), to_immediate(header));
+}
+
+FragmentHeader a_header() {
+  FragmentHeader header;
+  header.message_bytes = 100;
+  header.pages = kMinFragmentBytes / kFragmentPage;
+  return header;
+}
+
+// Steps of take_arrivals().
+Bytes arrivals(std::initializer_list<int> bytes) {
+  Bytes all = {std::byte{2}};
+  for (const int byte : bytes) all.push_back(static_cast<std::byte>(byte));
+  return all;
+}
+
 std::vector<Bytes> seeds() {
   HelloBody hello;
   hello.link = 5;
@@ -104,22 +142,36 @@ std::vector<Bytes> seeds() {
                             notice(NoticeKind::kRailLost, encode(RailLostBody{})),
                             notice(NoticeKind::kMessage, fuzz::to_bytes("note")),
                             notice(NoticeKind::kAcknowledge, {}), notice(NoticeKind::kPing, {})};
-  FragmentHeader fragment;
-  fragment.message_bytes = 100;
-  fragment.pages = kMinFragmentBytes / kFragmentPage;
-  const uint64_t placed = 100;
-  const Immediate immediate = to_immediate(fragment);
-  Bytes of_fragment(1 + sizeof placed + sizeof immediate, std::byte{1});
-  std::memcpy(of_fragment.data() + 1, &placed, sizeof placed);
-  std::memcpy(of_fragment.data() + 1 + sizeof placed, immediate.data(), immediate.size());
-  all.push_back(of_fragment);
+  all.push_back(fragment(a_header(), 100));
   // Three fragments of two messages.
-  all.push_back({std::byte{2}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{1}, std::byte{0},
-                 std::byte{1}, std::byte{0}, std::byte{2}, std::byte{1}, std::byte{0}, std::byte{1},
-                 std::byte{2}});
+  all.push_back(arrivals({0, 0, 1, 1, 0, 1, 0, 2, 1, 0, 1, 2}));
+  // The same; then fragments of messages that are complete; one fragment twice; another header in it.
+  all.push_back(arrivals({1, 0, 1, 1, 1, 2, 0, 0, 0, 1, 0, 2, 0, 0, 1, 1, 2, 0, 2, 0, 0x82, 1}));
+  // A message of one fragment, number 1 before number 0; and one that is far ahead.
+  all.push_back(arrivals({0x21, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 0, 0, 0, 0, 0, 0, 0,    0,
+                          0x22, 1, 0, 0, 0, 0, 0, 0, 0, 0, 7,    0, 0, 0, 0, 0, 0, 0, 0x7f, 0}));
   return all;
 }
 
-HDT_FUZZ_TARGET(link_notices, take, seeds)
+std::vector<Bytes> spoilt() {
+  const auto with = [](auto change, uint64_t placed = 100) {
+    FragmentHeader header = a_header();
+    change(header);
+    return fragment(header, placed);
+  };
+  const Bytes hello = notice(NoticeKind::kHello, encode(HelloBody{}));
+  return {with([](FragmentHeader& h) { h.magic += 2; }),
+          with([](FragmentHeader& h) { h.pages = 0; }),
+          with([](FragmentHeader& h) { h.pages = UINT16_MAX; }),
+          with([](FragmentHeader& h) { h.message_bytes = kMaxLinkWriteBytes + 1; }),
+          with([](FragmentHeader& h) { h.index = 1; }),
+          with([](FragmentHeader&) {}, 99),
+          {std::byte{0}},
+          hello,  // of link 0
+          fuzz::changed(hello, 1, uint32_t{0}),
+          notice(NoticeKind::kRailLost, {})};
+}
+
+HDT_FUZZ_TARGET(link_notices, take, seeds, spoilt)
 
 }  // namespace hdt::transport::fuzz_link_notices

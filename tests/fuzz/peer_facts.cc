@@ -1,5 +1,9 @@
 // peer_facts.cc: what other daemons tell of themselves (daemon/protocol/facts.h), what is concluded from it,
-// and the order of their replies (daemon/diagnosis/inquiries.h).
+// the order of their replies (daemon/diagnosis/inquiries.h), and what a daemon tells of ranks that may have
+// written anything to their records, or have any name.
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +12,7 @@
 #include "daemon/diagnosis/verdict.h"
 #include "daemon/links/measurements_file.h"
 #include "daemon/protocol/facts.h"
+#include "ipc/segment.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 
@@ -118,7 +123,8 @@ bool take_replies(Choices input) {
     switch (input.get<uint8_t>() % 4) {
       case 0:
         ++asked;
-        inquiries.ask(addresses, "facts", Viewer{true, 0, {}}, 600'000,
+        // Some wait for no time at all, so that on_time() ends them.
+        inquiries.ask(addresses, "facts", Viewer{true, 0, {}}, asked % 2 == 0 ? 0 : 600'000,
                       [&, size = addresses.size()](const std::vector<Answer>& answers) {
                         HDT_HOLDS(answers.size() == size);
                         ++answered;
@@ -142,11 +148,53 @@ bool take_replies(Choices input) {
         break;
     }
     HDT_HOLDS(answered <= asked);
+    HDT_HOLDS(answered == asked || inquiries.next_time());  // somebody wakes for each open question
   }
   for (ChannelId channel = 0; channel < daemons.next; ++channel)
     inquiries.on_closed(channel, Status(Code::kLink, "gone"));
   HDT_HOLDS(answered == asked && !inquiries.next_time());
   return asked > 0;
+}
+
+// Ranks' records as they may have left them, and a process of any name. What becomes of them can be told.
+bool take_ranks(Choices input) {
+  const std::string name = fuzz::to_text(input.bytes(15));
+  // The main thread, whose name is that of the process, runs this.
+  HDT_HOLDS(::prctl(PR_SET_NAME, name.c_str()) == 0);
+  GroupFacts group;
+  group.id = id_text(7);
+  for (int i = 0; i < 4; ++i) {
+    RankFacts& rank = group.local.emplace_back();
+    const auto how = input.get<uint8_t>();
+    if (how % 4 == 0) rank.pid = static_cast<uint32_t>(::getpid());
+    if (how % 4 == 1) rank.pid = UINT32_MAX;  // beyond what the system gives
+    rank.left = how % 4 == 2;
+    for (int more = how / 4; more > 0 && !input.empty(); --more)
+      rank.records.push_back(input.get<ipc::RecordCopy>());
+  }
+  const std::vector<RankFacts> before = group.local;
+  complete(group, TickScale({1000, 1000}, {5000, 9000}));
+  for (size_t i = 0; i < before.size(); ++i) {
+    const RankFacts& rank = group.local[i];
+    HDT_HOLDS(rank.records.empty() && rank.operations.size() <= before[i].records.size());
+    const bool known = process_state(static_cast<uint32_t>(::getpid())) != "?";  // whose /proc is it?
+    if (known && rank.pid == static_cast<uint32_t>(::getpid())) HDT_HOLDS(rank.process == "R");
+    if (known && rank.pid == UINT32_MAX) HDT_HOLDS(rank.process.empty());
+    if (rank.pid == 0) HDT_HOLDS(rank.process == (rank.left ? "" : "?"));
+  }
+  NodeFacts facts;
+  facts.groups = {group};
+  const auto told = facts_of(to_text(facts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  HDT_HOLDS(told.is_ok() && told.value().groups[0].local.size() == group.local.size());
+  keep_recent(facts);
+  for (size_t i = 0; i < group.local.size(); ++i) {
+    const auto ended = [](const RankFacts& rank) {
+      return std::ranges::count_if(rank.operations, [](const auto& o) { return o.ended_ns != 0; });
+    };
+    const RankFacts& kept = facts.groups[0].local[i];
+    HDT_HOLDS(ended(kept) == std::min<ptrdiff_t>(ended(group.local[i]), 4));
+  }
+  return true;
 }
 
 bool take_measurements(std::span<const std::byte> input) {
@@ -159,13 +207,15 @@ bool take_measurements(std::span<const std::byte> input) {
 
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
-  switch (choices.get<uint8_t>() % 3) {
+  switch (choices.get<uint8_t>() % 4) {
     case 0:
       return take_facts(choices.rest());
     case 1:
       return take_replies(choices);
-    default:
+    case 2:
       return take_measurements(choices.rest());
+    default:
+      return take_ranks(choices);
   }
 }
 
@@ -196,9 +246,48 @@ std::vector<Bytes> seeds() {
     replies.resize(replies.size() + 9);
   }
   all.push_back(replies);
+  // Two questions, of which one is over at once; a refusal; the end of a connection; the time.
+  all.push_back({std::byte{1}, std::byte{0}, std::byte{0}, std::byte{3}, std::byte{1},
+                 std::byte{0}, std::byte{0}, std::byte{3}, std::byte{0}, std::byte{0},
+                 std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0},
+                 std::byte{0}, std::byte{0}, std::byte{2}, std::byte{1}, std::byte{3}});
+  // A process called "a) R (b", and ranks with what a recorder has written.
+  Bytes ranks = text_seed(3, std::string("a) R (b\0\0\0\0\0\0\0\0", 15));
+  static ipc::Recording recording{};
+  const ipc::Recorder recorder(recording);
+  for (int i = 0; i < 7; ++i) recorder.end(recorder.begin(ipc::Call{}, static_cast<uint64_t>(i)));
+  recorder.begin(ipc::Recorded::kSend, 1, 0, 100);
+  const auto records = ipc::copy_records(recording);
+  for (const int kind : {0, 1, 2, 3}) {
+    ranks.push_back(static_cast<std::byte>(4 * records.size() + static_cast<size_t>(kind)));
+    for (const ipc::RecordCopy& record : records) ranks = fuzz::changed(ranks, ranks.size(), record);
+  }
+  all.push_back(ranks);
   return all;
 }
 
-HDT_FUZZ_TARGET(peer_facts, take, seeds)
+std::vector<Bytes> spoilt() {
+  const auto with = [](auto change) {
+    NodeFacts facts = example("n1");
+    change(facts);
+    return text_seed(0, to_text(facts).dump());
+  };
+  return {text_seed(0, "{"),
+          text_seed(0, "{}"),
+          text_seed(0, "[1.5]"),
+          text_seed(0, std::string(100, '[')),
+          with([](NodeFacts& f) { f.groups[0].code = kCodeCount; }),
+          with([](NodeFacts& f) { f.groups[0].nodes[0].ranks.resize(2 * ipc::kMaxRanks + 1); }),
+          with([](NodeFacts& f) { f.making[0].ranks = ipc::kMaxRanks + 1; }),
+          with([](NodeFacts& f) {
+            f.making[0].ranks = ipc::kMaxRanks;
+            f.making.resize(17, f.making[0]);
+          }),
+          {std::byte{1}},
+          text_seed(2, "{"),
+          text_seed(2, R"({"format":3})")};
+}
+
+HDT_FUZZ_TARGET(peer_facts, take, seeds, spoilt)
 
 }  // namespace hdt::daemon::fuzz_peer_facts

@@ -106,6 +106,51 @@ std::vector<Bytes> seeds() {
   return {hello, frames, key};
 }
 
-HDT_FUZZ_TARGET(rdma_frames, take, seeds)
+// One frame alone.
+Bytes one_frame(const FrameHeader& header, size_t body) {
+  Bytes all = {std::byte{1}};
+  append(all, kReceiveSlots);
+  append_frame(all, header, body);
+  return all;
+}
+
+std::vector<Bytes> spoilt() {
+  const auto hello = [](auto change) {
+    Hello changed;
+    change(changed);
+    Bytes all = {std::byte{0}};
+    append(all, changed);
+    return all;
+  };
+  const auto frame = [](size_t body, auto change) {
+    FrameHeader header;
+    header.bytes = static_cast<uint32_t>(body);
+    change(header);
+    return one_frame(header, body);
+  };
+  std::vector<Bytes> all = {{std::byte{0}},
+                            hello([](Hello& h) { h.magic += 1; }),
+                            hello([](Hello& h) { h.version += 1; }),
+                            hello([](Hello& h) { h.nic_slot = kMaxNics; }),
+                            hello([](Hello& h) { h.receive_slots = kLeastReceiveSlots - 1; }),
+                            hello([](Hello& h) { h.slot_bytes += 1; }),
+                            hello([](Hello& h) { h.reserved = 1; }),
+                            frame(1, [](FrameHeader& h) { h.bytes = 2; }),
+                            frame(1, [](FrameHeader& h) { h.more = 2; }),
+                            frame(1, [](FrameHeader& h) { h.reserved = 1; }),
+                            frame(1, [](FrameHeader& h) { h.credits = kReceiveSlots + 1; }),
+                            frame(kImmediateBytes - 1, [](FrameHeader& h) { h.type = FrameType::kWritten; }),
+                            frame(1, [](FrameHeader& h) { h.type = FrameType::kCredits; }),
+                            frame(1, [](FrameHeader& h) { h.type = FrameType::kGoodbye; }),
+                            frame(0, [](FrameHeader& h) { h.type = static_cast<FrameType>(5); })};
+  Bytes shorter = {std::byte{1}};
+  append(shorter, kReceiveSlots);
+  append(shorter, uint16_t{3});
+  append(shorter, FrameHeader{});
+  all.push_back(shorter);
+  return all;
+}
+
+HDT_FUZZ_TARGET(rdma_frames, take, seeds, spoilt)
 
 }  // namespace hdt::transport::rdma::fuzz_rdma_frames

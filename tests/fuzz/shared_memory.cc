@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "daemon/group/cost_measurements.h"
 #include "ipc/journal.h"
@@ -107,6 +109,22 @@ bool attach(const Memory& memory) {
   return true;
 }
 
+// The areas of a slot, and the rings, lie behind each other within the data part.
+void check_areas(const Layout& layout, uint64_t chunk) {
+  const uint64_t bytes = layout.total - layout.data;
+  uint64_t end = layout.staging(chunk, 0);
+  HDT_HOLDS(end == layout.staging(chunk % layout.slots, 0));
+  for (uint32_t local = 0; local < layout.local_ranks; ++local, end += layout.chunk_bytes)
+    HDT_HOLDS(layout.staging(chunk, local) == end);
+  HDT_HOLDS(layout.input(chunk) == end && layout.output(chunk) == end + layout.chunk_bytes);
+  HDT_HOLDS(layout.scratch(chunk) == end + 2 * layout.chunk_bytes);
+  HDT_HOLDS(layout.scratch(chunk) + layout.scratch_bytes <= layout.cell(0, 0));
+  const uint32_t last = layout.ring_index(Direction::kIn, layout.local_ranks - 1, layout.ranks - 1);
+  HDT_HOLDS(layout.ring_index(Direction::kOut, 0, 0) == 0 &&
+            last + 1 == 2 * layout.local_ranks * layout.ranks);
+  HDT_HOLDS(layout.cell(last, chunk) + sizeof(CellHeader) + layout.cell_bytes <= bytes);
+}
+
 // What may be done with a call that was read and found valid.
 void check_call(const Call& call, const Layout& layout) {
   if (!validate(call, layout.ranks).empty()) return;
@@ -129,6 +147,10 @@ void check_call(const Call& call, const Layout& layout) {
   HDT_HOLDS(problem.root >= 0 && problem.root < problem.nodes &&
             problem.block_offsets.size() == layout.nodes + 1);
   HDT_HOLDS(std::ranges::is_sorted(problem.block_offsets));
+  const Chunk last = plan.chunk(plan.chunks() - 1);
+  const uint64_t blocks = by_blocks(call.what) ? layout.ranks : 1;
+  for (const uint64_t index : {uint64_t{0}, last.elements * blocks / 2, last.elements * blocks})
+    if (index < last.elements * blocks) HDT_HOLDS(user_index(call, last, order, index) < call.count * blocks);
   may_be_direct(call, layout);
   result_may_be_direct(call, layout);
 }
@@ -204,6 +226,16 @@ bool take(std::span<const std::byte> input) {
   Choices choices(input);
   Memory& memory = memory_of(choices.get<uint8_t>());
   const Segment segment = Segment::format(memory.base(), memory.layout(), 7, "dp", 0);
+  const std::array<std::byte, 32> key = {std::byte{1}, std::byte{2}};
+  segment.set_meeting(key);
+  segment.places()[0].set("10.0.0.1:18520");
+  const auto made = Description::read(memory.base(), memory.layout().total);
+  HDT_HOLDS(made.is_ok() && made.value().meeting_key == key && made.value().made_at > 0);
+  HDT_HOLDS(made.value().group_class == "dp" && segment.places()[0].get() == "10.0.0.1:18520");
+  segment.places()[0].set(std::string(kMaxAddressBytes, 'a'));
+  HDT_HOLDS(segment.places()[0].get() == std::string(kMaxAddressBytes - 1, 'a'));
+  check_areas(memory.layout(), 0);
+  HDT_HOLDS(!segment.failed() && segment.failed_rank() == -1);
   if (memory.layout().nodes > 1) {
     const Journal journal(segment.journals(), memory.layout().nodes, memory.layout().slots);
     Journal::Agreed agreed;
@@ -221,6 +253,16 @@ bool take(std::span<const std::byte> input) {
     journal.keep(write, "content");
     journal.arrived(0, 0, 1);
   }
+  // Calls of every kind, as a rank enters them.
+  for (uint8_t what = 0; what < collectives::kCollectiveCount; ++what) {
+    Call call;
+    call.what = static_cast<collectives::Collective>(what);
+    call.count = call.what == collectives::Collective::kBarrier ? 0 : 100'000;
+    const bool rooted =
+        call.what == collectives::Collective::kReduce || call.what == collectives::Collective::kBroadcast;
+    call.root = rooted ? 1 : 0;
+    segment.rank_state(0).calls[what].call = call;
+  }
   const Recorder recorder(segment.recording(0));
   recorder.end(recorder.begin(Call{}, 0));
   recorder.move(recorder.begin(Recorded::kSend, 1, 0, 100), 50);
@@ -230,6 +272,9 @@ bool take(std::span<const std::byte> input) {
   const Status failure = segment.failure();
   HDT_HOLDS(failure.message().size() < sizeof(Failure::message) + 1);
   HDT_HOLDS(failure.is_ok() != segment.failed() && failure.code() != Code::kInProgress);
+  HDT_HOLDS(segment.failed_rank() == -1 ||
+            (segment.failed() && segment.failed_rank() < static_cast<int64_t>(memory.layout().ranks)));
+  check_areas(memory.layout(), value_of(choices));
   for (uint32_t node = 0; node < memory.layout().nodes; ++node)
     HDT_HOLDS(segment.places()[node].get().size() <= kMaxAddressBytes);
   for (uint32_t local = 0; local < memory.layout().local_ranks; ++local) {
@@ -237,9 +282,21 @@ bool take(std::span<const std::byte> input) {
   }
   read_recordings(segment);
   read_journal(segment, memory);
-  segment.fail(Code::kRankLost, 1, std::string(1000, 'x'));
+  if (segment.fail(Code::kRankLost, 1, std::string(1000, 'x'))) {
+    HDT_HOLDS(segment.failed() && segment.failed_rank() == 1);
+    HDT_HOLDS(segment.failure().code() == Code::kRankLost &&
+              segment.failure().message() == std::string(sizeof(Failure::message) - 1, 'x'));
+  }
   memory.clear();
   return attached;
+}
+
+// A step of scribble(): any word at a place of a part.
+void write(Bytes& seed, uint8_t part, size_t at, uint64_t value) {
+  seed.push_back(std::byte{part});
+  seed = fuzz::changed(seed, seed.size(), static_cast<uint16_t>(at / sizeof(uint64_t)));
+  seed.push_back(std::byte{0xff});
+  seed = fuzz::changed(seed, seed.size(), value);
 }
 
 std::vector<Bytes> seeds() {
@@ -255,9 +312,34 @@ std::vector<Bytes> seeds() {
     all.push_back({static_cast<std::byte>(shape)});
     all.push_back(seed);
   }
+  // A failure that a rank has made up: of a code that is none, and of one.
+  for (const int code : {1, 9}) {
+    Bytes seed = {std::byte{0}};
+    constexpr size_t kAt = offsetof(Header, failure);
+    static_assert(kAt % sizeof(uint64_t) == 0 && offsetof(Failure, code) == sizeof(uint32_t));
+    write(seed, 0, kAt, 2 + (static_cast<uint64_t>(code) << 32));
+    write(seed, 0, kAt + sizeof(uint64_t), 1);
+    all.push_back(seed);
+  }
   return all;
 }
 
-HDT_FUZZ_TARGET(shared_memory, take, seeds)
+// Headers of another version, of shapes that no group has, and of a larger group than there is memory for.
+std::vector<Bytes> spoilt() {
+  static_assert(offsetof(Header, version) == 8 && offsetof(Header, ranks) == 12 &&
+                offsetof(Header, nodes) == 16 && offsetof(Header, node) == 20);
+  const auto with = [](uint64_t magic, uint64_t version, uint64_t ranks, uint64_t nodes) {
+    Bytes seed = {std::byte{1}};
+    write(seed, 0, 0, magic);
+    write(seed, 0, offsetof(Header, version), version + (ranks << 32));
+    write(seed, 0, offsetof(Header, nodes), nodes);
+    return seed;
+  };
+  return {with(0, kSegmentVersion, 2, 2), with(kSegmentMagic, kSegmentVersion + 1, 2, 2),
+          with(kSegmentMagic, kSegmentVersion, 0, 2), with(kSegmentMagic, kSegmentVersion, 2, 3),
+          with(kSegmentMagic, kSegmentVersion, 40, 40)};
+}
+
+HDT_FUZZ_TARGET(shared_memory, take, seeds, spoilt)
 
 }  // namespace hdt::ipc::fuzz_shared_memory

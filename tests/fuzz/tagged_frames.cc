@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "tests/fuzz/region.h"
 #include "tests/fuzz/target.h"
@@ -30,7 +31,8 @@ bool take_control(Choices input) {
   const bool admitted = first % 2 == 0;
   if (admitted) control.admit();
   size_t messages = 0;
-  bool greeted = false, ended = false;
+  bool greeted = false, any = false, ended = false;
+  Status reason;
   for (const auto& part : {input.bytes(first), input.bytes(32 << 10)}) {
     // A word is read at a time, so it goes on after all was sent.
     for (size_t at = 0, more = kWords; (at < part.size() || more-- > 0) && !ended;) {
@@ -39,6 +41,7 @@ bool take_control(Choices input) {
       if (sent > 0) at += static_cast<size_t>(sent);
       const Control::Input read = control.read();
       if (!read.message.empty()) {
+        any = true;
         HDT_HOLDS(!greeted && (admitted || ++messages <= kMaxStrangerMessages));
         HDT_HOLDS(read.message.size() <= (admitted ? kMaxMessageBytes : kMaxStrangerMessageBytes));
       }
@@ -52,9 +55,62 @@ bool take_control(Choices input) {
       }
       HDT_HOLDS(!read.rung || greeted);
       ended = read.ended;
+      reason = read.reason;
+      HDT_HOLDS(ended || reason.is_ok());
     }
   }
-  return greeted || messages > 0;
+  return reason.is_ok() && (greeted || any);
+}
+
+// What one end says is what the other one hears: messages, the hello, and signals behind it.
+bool take_conversation(Choices input) {
+  int ends[2];
+  HDT_HOLDS(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  Control says, hears;
+  says.attach(tcp::Fd(ends[0]));
+  hears.attach(tcp::Fd(ends[1]));
+  hears.admit();
+  hears.expect_here();
+  says.push_here();
+  std::deque<Bytes> under_way;
+  for (auto more = input.get<uint8_t>() % 4; more > 0; --more) {
+    const auto message = input.bytes(std::clamp<size_t>(input.get<uint16_t>(), 1, kMaxMessageBytes));
+    if (message.empty()) break;
+    under_way.emplace_back(message.begin(), message.end());
+    says.push_message(message);
+  }
+  Hello hello;
+  hello.segment_bytes = std::clamp<size_t>(input.get<uint32_t>(), kMinSegmentBytes, kMaxSegmentBytes);
+  hello.protocol = fuzz::to_text(input.bytes(input.get<uint8_t>() % kMaxProtocolBytes)) + "p";
+  const auto address = input.bytes(input.get<uint16_t>() % kMaxAddressBytes);
+  hello.address.assign(address.begin(), address.end());
+  hello.address.push_back(std::byte{1});
+  says.push_hello(hello);
+  HDT_HOLDS(!says.flushed() && !says.signal(Signal::kRing));  // a signal overtakes nothing
+  bool here = false, greeted = false;
+  for (int i = 0; i < 1000 && !greeted; ++i) {
+    HDT_HOLDS(says.flush());
+    const Control::Input read = hears.read();
+    HDT_HOLDS(!read.ended && !read.rung);
+    here |= read.here;
+    if (!read.message.empty()) {
+      HDT_HOLDS(here && !under_way.empty() && read.message == under_way.front());
+      under_way.pop_front();
+    }
+    if (!read.hello) continue;
+    greeted = true;
+    HDT_HOLDS(read.hello->segment_bytes == hello.segment_bytes && read.hello->protocol == hello.protocol &&
+              read.hello->address == hello.address);
+  }
+  HDT_HOLDS(here && greeted && under_way.empty() && says.flushed());
+  HDT_HOLDS(says.signal(Signal::kTick) && hears.read().rung);
+  HDT_HOLDS(says.signal(Signal::kRing) && says.signal(Signal::kGoodbye));
+  const Control::Input last = hears.read();
+  HDT_HOLDS(last.rung && last.ended && last.reason.is_ok());
+  says.drop();
+  const Control::Input end = hears.read();
+  HDT_HOLDS(end.ended && end.reason.code() == Code::kLink);
+  return true;
 }
 
 // Keeps what is to be received where.
@@ -146,8 +202,9 @@ bool take_frames(Choices input) {
     library.posted.erase(library.posted.begin() + static_cast<ptrdiff_t>(which));
     const bool segment = operation_of(posted.id) == Operation::kSegmentReceived;
     if (segment) HDT_HOLDS(sink.region.holds({posted.place, posted.bytes}));
-    const Bytes content =
-        segment ? Bytes(step % 8 == 5 ? input.get<uint16_t>() : posted.bytes, std::byte{9}) : a_frame(input);
+    const Bytes content = segment
+                              ? Bytes((step & 0x40) != 0 ? input.get<uint16_t>() : posted.bytes, std::byte{9})
+                              : a_frame(input);
     const size_t bytes = std::min(content.size(), posted.bytes);
     if (bytes > 0) std::memcpy(posted.place, content.data(), bytes);
     status = segment ? incoming.on_segment(number_of(posted.id), bytes, sink)
@@ -157,42 +214,121 @@ bool take_frames(Choices input) {
     incoming.inside_write_to(fuzz::Region::kKey);
   }
   sink.region.check();
-  return sink.events > 0;
+  return status.is_ok() && sink.events > 0;
 }
 
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
-  return choices.get<uint8_t>() % 2 == 0 ? take_control(choices) : take_frames(choices);
+  switch (choices.get<uint8_t>() % 3) {
+    case 0:
+      return take_control(choices);
+    case 1:
+      return take_frames(choices);
+    default:
+      return take_conversation(choices);
+  }
+}
+
+const std::string kProtocol = "ofi tcp;ofi_rxm", kAddress = "address";
+
+HelloHeader a_header() {
+  HelloHeader header;
+  header.protocol_bytes = static_cast<uint16_t>(kProtocol.size());
+  header.address_bytes = static_cast<uint32_t>(kAddress.size());
+  header.segment_bytes = kMinSegmentBytes;
+  return header;
+}
+
+// Of a peer that was admitted: a message, the hello, signals.
+Bytes greeting(const HelloHeader& header, const std::string& signals) {
+  Bytes all = {std::byte{0}, std::byte{20}, std::byte{0}};
+  for (const int value : std::initializer_list<int>{'M', 2, 0, 'h', 'i', 'A'})
+    all.push_back(static_cast<std::byte>(value));
+  all = fuzz::changed(all, all.size(), header);
+  for (const char c : kProtocol + kAddress + signals) all.push_back(static_cast<std::byte>(c));
+  return all;
+}
+
+Bytes b(std::initializer_list<int> values) {
+  Bytes all;
+  for (const int value : values) all.push_back(static_cast<std::byte>(value));
+  return all;
 }
 
 std::vector<Bytes> seeds() {
-  HelloHeader header;
-  const std::string protocol = "ofi tcp;ofi_rxm", address = "address";
-  header.protocol_bytes = static_cast<uint16_t>(protocol.size());
-  header.address_bytes = static_cast<uint32_t>(address.size());
-  header.segment_bytes = kMinSegmentBytes;
-  // Of a peer that was admitted: a message, the hello, signals.
-  Bytes hello = {std::byte{0}, std::byte{20}, std::byte{0}};
-  for (const int value : std::initializer_list<int>{'M', 2, 0, 'h', 'i', 'A'})
-    hello.push_back(static_cast<std::byte>(value));
-  const auto bytes = std::as_bytes(std::span(&header, 1));
-  hello.insert(hello.end(), bytes.begin(), bytes.end());
-  for (const char c : protocol + address + "RTG") hello.push_back(static_cast<std::byte>(c));
   // A probe; a message; a short write; a write of three segments and a bit; all its segments; the window
   // again.
-  const auto b = [](std::initializer_list<int> values) {
-    Bytes all;
-    for (const int value : values) all.push_back(static_cast<std::byte>(value));
-    return all;
-  };
-  return {hello,
-          b({0, 9, 0, 'M', 1, 0, 'x', 'M', 1, 0, 'y', 'A', 0}),
-          b({1, 0, 1, 0, 0, 0}),
-          b({1, 0, 1, 0, 0, 0, 0, 2, 0, 9, 0, 0, 3, 0, 9, 0, 8, 0}),
-          b({1, 0, 1, 0, 0, 0, 4, 3, 0, 1, 0x30, 8, 0, 6, 15, 6, 15, 6, 15, 6, 15, 7, 0, 4, 0, 0, 0}),
+  return {greeting(a_header(), "RTG"), b({0, 9, 0, 'M', 1, 0, 'x', 'M', 1, 0, 'y'}),
+          b({2, 2, 2, 0, 'h', 'i', 1, 0, '!', 0, 16, 0, 0, 3, 't', 'c', 'p', 2, 0, 'a', 'd'}),
+          b({1, 0, 1, 0, 0, 0, 0x87, 7}),  // the library takes no receive for a while
+          b({1, 0, 1, 0, 0, 0}), b({1, 0, 1, 0, 0, 0, 0, 2, 0, 9, 0, 0, 3, 0, 9, 0, 8, 0}),
+          b({1, 0, 1, 0, 0, 0, 4, 3, 0, 1, 0x30, 8, 0, 6, 16, 6, 16, 6, 16, 6, 16, 7, 0, 4, 0, 0, 0}),
+          // Two writes to the same place: the receives of the second one are posted when the first one is
+          // complete, and once the library takes them.
+          b({1,    0, 1, 0, 0,  0, 0,  3, 0,  1,    0x20, 8, 0,  4, 3,  0, 1,
+             0x20, 9, 0, 6, 16, 6, 16, 6, 16, 0x87, 7,    6, 16, 6, 16, 6, 16}),
           b({1, 0, 1, 0, 0, 0, 0, 4, 1, 0, 0})};
 }
 
-HDT_FUZZ_TARGET(tagged_frames, take, seeds)
+// A frame behind a probe; its length is part of `header`, or not.
+Bytes behind_probe(const FrameHeader& header, size_t body) {
+  Bytes all = b({1, 0, 1, 0, 0, 0, 0, 0xff, 0, 0});
+  all = fuzz::changed(all, 8, static_cast<uint16_t>(sizeof header + body));
+  all = fuzz::changed(all, all.size(), header);
+  all.resize(all.size() + body);
+  return all;
+}
+
+std::vector<Bytes> spoilt() {
+  const auto hello = [](auto change) {
+    HelloHeader header = a_header();
+    change(header);
+    return greeting(header, "");
+  };
+  const auto frame = [](FrameType type, size_t body, auto change) {
+    FrameHeader header;
+    header.type = type;
+    if (type == FrameType::kMessage) header.payload_bytes = static_cast<uint32_t>(body);
+    if (type == FrameType::kWrite) header.region = fuzz::Region::kKey;
+    change(header);
+    return behind_probe(header, body);
+  };
+  const auto as_it_is = [](FrameHeader&) {};
+  using Type = FrameType;
+  Bytes many = b({0, 1, 0});
+  for (size_t i = 0; i <= kMaxStrangerMessages; ++i) {
+    const Bytes one = b({'M', 1, 0, 'm'});
+    many.insert(many.end(), one.begin(), one.end());
+  }
+  return {greeting(a_header(), "X"),  // no signal
+          hello([](HelloHeader& h) { h.magic += 1; }), hello([](HelloHeader& h) { h.version += 1; }),
+          hello([](HelloHeader& h) { h.segment_bytes = kMinSegmentBytes - 1; }),
+          hello([](HelloHeader& h) { h.protocol_bytes = kMaxProtocolBytes + 1; }),
+          hello([](HelloHeader& h) { h.address_bytes = 0; }), b({0, 0, 0, 'X'}),
+          b({0, 0, 0, 'M', 0, 0}),               // an empty message
+          b({0, 1, 0, 'A'}),                     // a stranger's hello
+          b({0, 1, 0, 'M', 1, 0x10}),            // a stranger's message of 4097 bytes
+          many, b({1, 0, 4, 0, 0, 0}),           // no probe at first
+          b({1, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0}),  // another one
+          b({1, 0, 1, 0, 0, 0, 0, 0xff, 9, 0}),  // no whole header
+          frame(Type::kMessage, 1, [](FrameHeader& h) { h.magic += 1; }),
+          frame(Type::kMessage, 1, [](FrameHeader& h) { h.version += 1; }),
+          frame(Type::kMessage, 1, [](FrameHeader& h) { h.reserved = 1; }),
+          frame(Type::kMessage, 1, [](FrameHeader& h) { h.region = 1; }),
+          frame(Type::kMessage, 1, [](FrameHeader& h) { h.payload_bytes = 2; }),
+          frame(Type::kMessage, 0, as_it_is),
+          frame(Type::kTaken, 0, [](FrameHeader& h) { h.payload_bytes = 1; }),
+          frame(Type::kWrite, kImmediateBytes, [](FrameHeader& h) { h.payload_bytes = kMaxWriteBytes + 1; }),
+          frame(Type::kWrite, kImmediateBytes + 1,
+                [](FrameHeader& h) {
+                  h.payload_bytes = 1;
+                  h.offset = fuzz::Region::kBytes;
+                }),
+          frame(static_cast<Type>(5), 0, as_it_is),
+          // A segment that is shorter than announced.
+          b({1, 0, 1, 0, 0, 0, 4, 3, 0, 1, 0x30, 8, 0, 0x46, 16, 100, 0})};
+}
+
+HDT_FUZZ_TARGET(tagged_frames, take, seeds, spoilt)
 
 }  // namespace hdt::transport::tagged::fuzz_tagged_frames

@@ -1,11 +1,12 @@
 // target.h: what a fuzz target is: a function that takes foreign bytes to a parser, checks what must hold
-// of whatever comes out, and says whether the parser took them; and a function that makes its seeds from
-// real encoders.
+// of whatever comes out, and says whether the parser took them; a function that makes its seeds from real
+// encoders; and one that spoils seeds, so that the reasons to refuse an input are reached.
 //
 // The same file is compiled twice: with libFuzzer (preset fuzz, tools/fuzz), where each target is a
 // program; and everywhere into fuzz_replay, which runs seeds and the stored corpus as an ordinary test.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace hdt::fuzz {
@@ -25,6 +27,8 @@ struct Target {
   bool (*take)(std::span<const std::byte> input) = nullptr;
   // Inputs that the parser takes, one of each kind that it knows.
   std::vector<Bytes> (*seeds)() = nullptr;
+  // Inputs that the parser must refuse: seeds, each spoilt in one place.
+  std::vector<Bytes> (*spoilt)() = nullptr;
 };
 
 // By name. In a libFuzzer program there is one.
@@ -67,6 +71,28 @@ inline std::string to_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The bytes with `value` at an offset, which may be behind their end.
+template <typename T>
+Bytes changed(Bytes bytes, size_t at, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  bytes.resize(std::max(bytes.size(), at + sizeof value));
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+  return bytes;
+}
+
+// Of each message two that no decoder may take: one that lacks the last byte, and one with a byte more. A
+// message of one byte, its kind, is left out.
+inline std::vector<Bytes> cut_and_extended(const std::vector<Bytes>& messages) {
+  std::vector<Bytes> all;
+  for (const Bytes& message : messages) {
+    if (message.size() < 2) continue;
+    all.emplace_back(message.begin(), message.end() - 1);
+    all.push_back(message);
+    all.back().push_back(std::byte{0});
+  }
+  return all;
+}
+
 [[noreturn]] inline void broken(const char* condition, const char* file, int line) {
   std::fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);
   std::abort();
@@ -79,5 +105,5 @@ inline std::string to_text(std::span<const std::byte> bytes) {
   ((condition) ? static_cast<void>(0) : ::hdt::fuzz::broken(#condition, __FILE__, __LINE__))
 
 // At the end of a target's file, in its namespace.
-#define HDT_FUZZ_TARGET(name, take, seeds) \
-  static const ::hdt::fuzz::Registration registered_##name(#name, ::hdt::fuzz::Target{take, seeds});
+#define HDT_FUZZ_TARGET(name, take, seeds, spoilt) \
+  static const ::hdt::fuzz::Registration registered_##name(#name, ::hdt::fuzz::Target{take, seeds, spoilt});

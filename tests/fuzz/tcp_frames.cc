@@ -98,6 +98,17 @@ Meaning read(std::span<const std::byte> stream, std::span<const std::byte> lengt
   return meaning;
 }
 
+// Whatever the reason is, the refused end hears that much of it as fits, and nothing that a terminal obeys.
+void check_refusal(const std::string& why, uint64_t kind) {
+  const std::string heard = plain_words(why.data(), std::min(why.size(), kMaxRefusalBytes));
+  HDT_HOLDS(std::ranges::all_of(heard, [](char c) { return c >= ' ' && c <= '~'; }));
+  for (const bool admitted : {false, true}) {
+    const Meaning meaning = read(refusal(why, kind), {}, admitted);
+    HDT_HOLDS(meaning.log.empty() && meaning.reason.message().ends_with(heard));
+    HDT_HOLDS(meaning.reason.code() == (kind == kRefusalConfig ? Code::kConfig : Code::kSystem));
+  }
+}
+
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
   const auto parts = choices.bytes(choices.get<uint8_t>() % 16);
@@ -109,6 +120,8 @@ bool take(std::span<const std::byte> input) {
     HDT_HOLDS(whole.reason.code() == cut.reason.code() && whole.reason.message() == cut.reason.message());
     HDT_HOLDS(admitted || whole.writes == 0);
   }
+  check_refusal(fuzz::to_text(stream.first(std::min(stream.size(), 2 * kMaxRefusalBytes))), kRefusalLimit);
+  check_refusal(fuzz::to_text(parts), kRefusalConfig);
   const Meaning whole = read(stream, {}, true);
   return !whole.log.empty() || whole.reason.is_ok() || whole.reason.code() == Code::kSystem;
 }
@@ -149,9 +162,62 @@ std::vector<Bytes> seeds() {
     row.insert(row.end(), each.begin(), each.end());
   }
   all.push_back(row);
+  const auto add = [](Bytes& stream, const Bytes& one) {
+    stream.insert(stream.end(), one.begin(), one.end());
+  };
+  // The second frame of the key exchange is the last one that the reader takes; more follows.
+  Bytes stopped = {std::byte{0}};
+  for (const Bytes& one : {frame(secure, "n0"), frame(secure, "n0"), frame(message, "hello")})
+    add(stopped, one);
+  all.push_back(stopped);
+  // The first part ends within the head of the second frame.
+  Bytes inside = {std::byte{1}, std::byte{40}};
+  for (int i = 0; i < 2; ++i) add(inside, frame(message, "hello"));
+  all.push_back(inside);
+  // A stranger may send neither so long a message nor so many; a peer may.
+  Bytes letter = {std::byte{0}};
+  add(letter, frame(message, std::string(kMaxStrangerMessageBytes + 1, 'm')));
+  all.push_back(letter);
+  Bytes many = {std::byte{0}};
+  for (size_t i = 0; i <= kMaxStrangerMessages; ++i) add(many, frame(message, "m"));
+  all.push_back(many);
   return all;
 }
 
-HDT_FUZZ_TARGET(tcp_frames, take, seeds)
+// Each a stream of one frame.
+std::vector<Bytes> spoilt() {
+  const auto with = [](FrameType type, const std::string& text, auto change) {
+    FrameHeader header;
+    header.type = type;
+    if (type == FrameType::kWrite) header.region = fuzz::Region::kKey;
+    if (type == FrameType::kPath) header.region = kPathSize;
+    if (type == FrameType::kSecure) header.region = kSecureOpening;
+    Bytes stream = frame(header, text);
+    std::memcpy(&header, stream.data(), sizeof header);  // with its length
+    change(header);
+    std::memcpy(stream.data(), &header, sizeof header);
+    stream.insert(stream.begin(), std::byte{0});
+    return stream;
+  };
+  const auto as_it_is = [](FrameHeader&) {};
+  using Type = FrameType;
+  return {{},
+          with(Type::kMessage, "hello", [](FrameHeader& h) { h.magic += 1; }),
+          with(Type::kMessage, "hello", [](FrameHeader& h) { h.version += 1; }),
+          with(Type::kMessage, "hello", [](FrameHeader& h) { h.reserved2 = 1; }),
+          with(Type::kMessage, "hello", [](FrameHeader& h) { h.region = 1; }),
+          with(Type::kMessage, "hello", [](FrameHeader& h) { h.payload_bytes += 1; }),
+          with(Type::kMessage, "", as_it_is),
+          with(Type::kMessage, "", [](FrameHeader& h) { h.payload_bytes = kMaxMessageBytes + 1; }),
+          with(Type::kWrite, "w", [](FrameHeader& h) { h.payload_bytes = kMaxWriteBytes + 1; }),
+          with(Type::kWrite, "w", [](FrameHeader& h) { h.offset = fuzz::Region::kBytes; }),
+          with(Type::kRefused, "no", [](FrameHeader& h) { h.offset = kRefusalConfig + 1; }),
+          with(Type::kGoodbye, "", [](FrameHeader& h) { h.offset = 1; }),
+          with(Type::kPath, "p", [](FrameHeader& h) { h.region = kPathSeen + 1; }),
+          with(Type::kSecure, "s", [](FrameHeader& h) { h.region = kSecureExchange + 1; }),
+          with(static_cast<Type>(7), "", as_it_is)};
+}
+
+HDT_FUZZ_TARGET(tcp_frames, take, seeds, spoilt)
 
 }  // namespace hdt::transport::tcp::fuzz_tcp_frames

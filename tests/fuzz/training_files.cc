@@ -1,12 +1,13 @@
 // training_files.cc: files that other programs bring to the training layer: the index of a dataset
-// (training/data), and models, profiles, clusters and plans as TOML (training/plan). The first byte says
-// which.
+// (training/data), and models, profiles, clusters, plans and calibrations as TOML (training/plan). The first
+// byte says which.
 #include <algorithm>
 
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 #include "training/data/indexed_index.h"
 #include "training/plan/describe/toml_files.h"
+#include "training/plan/predict/calibration.h"
 
 namespace hdt::fuzz_training_files {
 
@@ -17,7 +18,7 @@ bool take_index(Choices input) {
   const auto data_bytes = input.get<uint32_t>();
   const auto read = training::parse_dataset_index(input.rest(), data_bytes, "set");
   if (!read.is_ok()) {
-    HDT_HOLDS(read.status().message().find("set.idx") != std::string::npos);
+    HDT_HOLDS(read.status().message().find(training::index_path("set")) != std::string::npos);
     return false;
   }
   const training::DatasetIndex& index = read.value();
@@ -29,6 +30,10 @@ bool take_index(Choices input) {
   HDT_HOLDS(index.token_starts.back() * element == data_bytes);
   HDT_HOLDS(std::ranges::is_sorted(index.document_starts) && index.document_starts.front() == 0);
   HDT_HOLDS(index.document_starts.back() == index.token_starts.size() - 1);
+  // As a writer chooses the type for so many words: it holds tokens, and the last word fits.
+  const auto words = static_cast<int64_t>(data_bytes >> 1) + 1;
+  const training::ElementType chosen = training::element_type_for_vocabulary(words);
+  HDT_HOLDS(training::holds_tokens(chosen) && words - 1 <= training::element_maximum(chosen));
   return true;
 }
 
@@ -51,7 +56,7 @@ bool same(Result<T> (*read)(const std::string&), std::span<const std::byte> inpu
 
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
-  switch (choices.get<uint8_t>() % 5) {
+  switch (choices.get<uint8_t>() % 6) {
     case 0:
       return take_index(choices);
     case 1:
@@ -60,8 +65,10 @@ bool take(std::span<const std::byte> input) {
       return same(plan::read_profile, choices.rest());
     case 3:
       return same(plan::read_cluster, choices.rest());
-    default:
+    case 4:
       return same(plan::read_plan, choices.rest());
+    default:
+      return same(plan::read_calibration, choices.rest());
   }
 }
 
@@ -93,13 +100,7 @@ Bytes text_seed(uint8_t first, const std::string& text) {
   return seed;
 }
 
-std::vector<Bytes> seeds() {
-  std::vector<Bytes> all;
-  for (uint8_t code = 1; code <= 8; ++code) {
-    const auto type = training::element_type_from_code(code);
-    if (training::holds_tokens(*type)) all.push_back(an_index(*type));
-  }
-  all.push_back(text_seed(1, R"(name = "llama"
+constexpr char kModel[] = R"(name = "llama"
 state_factor = 4.0
 [[layer]]
 kind = "embedding"
@@ -114,8 +115,9 @@ parameter_bytes = [[1, 1000], [2, 500]]
 kind = "head"
 output_bytes = 100
 parameter_bytes = [[1, 1000]]
-)"));
-  all.push_back(text_seed(2, R"(name = "measured"
+)";
+
+constexpr char kProfile[] = R"(name = "measured"
 overlap_slowdown = 1.2
 [[collective]]
 step_overhead = 1e-6
@@ -147,8 +149,9 @@ from = "cpu"
 to = "cpu"
 inside = true
 bandwidth = [[1024, 1e8]]
-)"));
-  all.push_back(text_seed(3, R"([[nic]]
+)";
+
+constexpr char kCluster[] = R"([[nic]]
 name = "eth"
 backends = ["tcp"]
 interfaces = ["eth0"]
@@ -159,8 +162,9 @@ devices = 2
 memory_bytes = 1000000
 nics = ["eth"]
 count = 3
-)"));
-  all.push_back(text_seed(4, R"(schedule = "1f1b"
+)";
+
+constexpr char kPlan[] = R"(schedule = "1f1b"
 reduction = "hdt"
 background_send_bytes = 0
 overlap_gradients = true
@@ -179,10 +183,95 @@ recompute_layers = 1
 [[replica.stage]]
 layers = 3
 node = "n-2"
-)"));
+)";
+
+constexpr char kCalibration[] = R"(name = "set"
+compute = 1.1
+launch = 0.5
+fixed_bytes = 1000000
+measured_over_predicted = [0.9, 1.1, 1]
+)";
+
+std::vector<Bytes> seeds() {
+  std::vector<Bytes> all;
+  for (uint8_t code = 1; code <= 8; ++code) {
+    const auto type = training::element_type_from_code(code);
+    if (training::holds_tokens(*type)) all.push_back(an_index(*type));
+  }
+  all.push_back(text_seed(1, kModel));
+  all.push_back(text_seed(2, kProfile));
+  all.push_back(text_seed(3, kCluster));
+  all.push_back(text_seed(4, kPlan));
+  all.push_back(text_seed(5, kCalibration));
   return all;
 }
 
-HDT_FUZZ_TARGET(training_files, take, seeds)
+// A text with one place of it replaced.
+Bytes replaced(uint8_t first, std::string text, const std::string& place, const std::string& by) {
+  const size_t at = text.find(place);
+  HDT_HOLDS(at != std::string::npos);
+  return text_seed(first, text.replace(at, place.size(), by));
+}
+
+std::vector<Bytes> spoilt() {
+  using training::ElementType;
+  const Bytes good = an_index(ElementType::kInt32);
+  constexpr size_t kAt = 5;  // where the file begins
+  constexpr size_t kSizesAt = kAt + training::kIndexHeaderBytes;
+  constexpr size_t kPointersAt = kSizesAt + 3 * sizeof(int32_t);
+  constexpr size_t kDocumentsAt = kPointersAt + 3 * sizeof(int64_t);
+  Bytes longer = good, multimodal = good, none = good;
+  longer.push_back(std::byte{0});
+  multimodal.resize(multimodal.size() + 3);
+  none.resize(kDocumentsAt);
+  std::vector<Bytes> all = {{std::byte{0}},
+                            fuzz::changed(good, kAt, '\n'),
+                            fuzz::changed(good, kAt + 9, training::kIndexVersion + 1),
+                            fuzz::changed(good, kAt + 17, uint8_t{0}),
+                            fuzz::changed(good, kAt + 17, uint8_t{9}),
+                            fuzz::changed(good, kAt + 17, ElementType::kFloat32),
+                            fuzz::changed(good, kAt + 17, ElementType::kFloat64),
+                            fuzz::changed(good, kAt + 18, uint64_t{100}),
+                            fuzz::changed(good, kAt + 26, uint64_t{100}),
+                            longer,
+                            multimodal,
+                            fuzz::changed(none, kAt + 26, uint64_t{0}),
+                            fuzz::changed(good, kSizesAt, int32_t{-1}),
+                            fuzz::changed(good, kPointersAt, int64_t{1}),
+                            fuzz::changed(good, kSizesAt + 2 * sizeof(int32_t), int32_t{40}),
+                            fuzz::changed(good, kSizesAt + 2 * sizeof(int32_t), int32_t{3}),
+                            fuzz::changed(good, kDocumentsAt, int64_t{1}),
+                            fuzz::changed(good, kDocumentsAt + 2 * sizeof(int64_t), int64_t{2})};
+  // Every way to read a field, and what it refuses.
+  const auto change = [&all](uint8_t first, const std::string& text, const char* place,
+                             std::initializer_list<const char*> by) {
+    for (const char* each : by) all.push_back(replaced(first, text, place, each));
+  };
+  change(1, kModel, "name = \"llama\"", {"", "name = \"\"", "name = 1", "other = 1"});
+  change(1, kModel, "[[1, 1000], [2, 500]]",
+         {"1", "[]", "[1, 2]", "[[1]]", "[[1, \"a\"]]", "[[2, 1], [1, 1]]", "[[1.5, 2]]", "[[1, inf]]"});
+  change(1, kModel, "count = 6", {"count = 0", "count = 1.5", "count = 3000000000"});
+  change(1, kModel, "4.0", {"0", "nan", "\"a\""});
+  change(2, kProfile, "overlap_slowdown = 1.2", {"overlap_slowdown = 0.5"});
+  change(2, kProfile, "[[collective]]", {"[collective]", "[[collective]]\n[[collective]]"});
+  change(2, kProfile, "step_overhead = 1e-6", {"step_overhead = -1"});
+  change(2, kProfile, "inside = true", {"inside = 1", "nic = \"eth\""});
+  change(2, kProfile, "[[overlap]]\ndevice = \"cpu\"", {"[[overlap]]\ndevice = \"gpu\""});
+  change(3, kCluster, "[\"tcp\"]", {"[]", "\"tcp\"", "[1]", "[\"\"]"});
+  change(3, kCluster, "count = 3", {"count = 1000001"});
+  change(4, kPlan, "1f1b", {"2f2b"});
+  change(4, kPlan, "hdt", {"other"});
+  change(4, kPlan, "background_send_bytes = 0", {"background_send_bytes = -1"});
+  change(4, kPlan, "[class.dp]", {"[class]", "[[class]]"});
+  change(4, kPlan, "weight = 3", {"weight = 1.5", "weight = [1]", "weight = 1001"});
+  change(4, kPlan, "[[replica.stage]]", {"[replica.stage]"});
+  change(5, kCalibration, "launch = 0.5", {"launch = 0"});
+  change(5, kCalibration, "[0.9, 1.1, 1]", {"1", "[0]", "[\"a\"]", "[inf]"});
+  change(5, kCalibration, "\nmeasured_over_predicted = [0.9, 1.1, 1]", {"", "= ", "\n[[a.b]]\n[a.b]"});
+  all.push_back(text_seed(1, std::string(100, '[')));
+  return all;
+}
+
+HDT_FUZZ_TARGET(training_files, take, seeds, spoilt)
 
 }  // namespace hdt::fuzz_training_files

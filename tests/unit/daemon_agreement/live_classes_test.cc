@@ -49,10 +49,27 @@ TEST(LiveClasses, MakeAClassOutOfTheFileAndWhatWasChanged) {
 // They come from other nodes.
 TEST(LiveClasses, TakeNothingButKeysOfTheClass) {
   const Config config;
-  for (const char* settings :
-       {"class.tp.weight=2", "node.name=x", "class.dp.weight=0", "class.dp.colour=1", "=", "class.dp."}) {
+  for (const char* settings : {"class.tp.weight=2", "node.name=x", "class.dp.weight=0", "class.dp.colour=1",
+                               "=", "class.dp.", "class.dp.x.weight=2"}) {
     EXPECT_FALSE(with_live_class(config, config, "dp", {1, settings}).is_ok()) << settings;
   }
+}
+
+// "dp.x" is another class than "dp", whose keys begin alike.
+TEST(LiveClasses, LeaveTheOriginsOfAClassWithALongerName) {
+  Config configured;
+  configured.classes["dp"].weight = 3;
+  configured.origins["class.dp.weight"] = "file:1";
+  Config now = configured;
+  now.classes["dp.x"].weight = 4;
+  now.origins["class.dp.x.weight"] = "hdtctl";
+  const Config config = with_live_class(now, configured, "dp", {1, "class.dp.nics=eth1"}).value();
+  EXPECT_EQ(config.origins.at("class.dp.x.weight"), "hdtctl");
+  EXPECT_EQ(config.origins.at("class.dp.weight"), "file:1");
+  EXPECT_EQ(config.class_named("dp.x").weight, 4);
+  EXPECT_EQ(
+      with_live_class(now, configured, "dp.x", {1, "class.dp.x.weight=5"}).value().class_named("dp.x").weight,
+      5);
 }
 
 }  // namespace
