@@ -40,9 +40,9 @@ function(hdt_library name)
   target_link_libraries(${name} PUBLIC hdt_flags ${ARG_DEPS})
 endfunction()
 
-# hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed. Its own files parse
-# the command line, by templates that take the compiler twice as long to optimise under the sanitizers as they
-# ever run there; what works is in libraries.
+# hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed. Its own files
+# parse the command line; under the sanitizers optimising that takes the compiler longer than it ever runs.
+# What works is in libraries.
 function(hdt_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -1,5 +1,5 @@
-// group_seats_test.cc: when the making of a group is over for a daemon that wants to go, and when a group that
-// failed meanwhile is over: a group of two nodes, of which the test plays the other one.
+// group_seats_test.cc: when the making of a group is over for a daemon that wants to go, and when a group
+// that failed meanwhile is over: a group of two nodes, of which the test plays the other one.
 #include <gtest/gtest.h>
 
 #include "daemon/group/engine_group.h"
