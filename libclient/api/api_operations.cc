@@ -12,6 +12,7 @@ using hdt::Deadline;
 using hdt::Result;
 using hdt::Status;
 using hdt::client::call_of;
+using hdt::client::can_reduce;
 using hdt::client::check;
 using hdt::client::check_rank;
 using hdt::client::CommRef;
@@ -63,7 +64,7 @@ Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kS
 hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
                      size_t count, hdtDataType_t type, hdtRedOp_t op, int root, const CommRef& comm,
                      hdtRequest_t* request) {
-  if (is_built_in(op)) {
+  if (is_built_in(op) && can_reduce(type, op)) {
     const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
     return collective(what, own, recvbuf, count, type, root, comm, request);
   }

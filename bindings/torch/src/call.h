@@ -84,6 +84,7 @@ class Reduction {
     const Element element = element_of(type);
     require(element.arithmetic, call, ": HDT does not compute with ", type, "; it can be sent and gathered");
     const bool boolean = type == at::kBool;
+    const bool integer = c10::isIntegralType(type, /*includeBool=*/true);
     const auto unless = [&](bool refused, const char* word) {
       require(!refused, call, ": HDT has no ", word, " of ", type);
     };
@@ -108,19 +109,23 @@ class Reduction {
         op_ = HDT_MAX;
         break;
       case c10d::ReduceOp::BAND:
-        unless(!boolean, "bitwise AND");
-        op_ = HDT_MIN;
+        unless(!integer, "bitwise AND");
+        op_ = boolean ? HDT_MIN : HDT_BAND;
         break;
       case c10d::ReduceOp::BOR:
-        unless(!boolean, "bitwise OR");
-        op_ = HDT_MAX;
+        unless(!integer, "bitwise OR");
+        op_ = boolean ? HDT_MAX : HDT_BOR;
+        break;
+      case c10d::ReduceOp::BXOR:
+        unless(!integer, "bitwise XOR");
+        op_ = HDT_BXOR;
         break;
       case c10d::ReduceOp::PREMUL_SUM:
         unless(boolean, "multiplied sum");
         create(op, type, element.type, call);
         break;
       default:
-        unless(true, op.op_ == c10d::ReduceOp::BXOR ? "bitwise XOR" : "reduction of that number");
+        unless(true, "reduction of that number");
     }
   }
   ~Reduction() {

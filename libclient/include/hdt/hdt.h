@@ -124,6 +124,9 @@ typedef enum {
   HDT_MIN = 2,
   HDT_MAX = 3,
   HDT_AVG = 4,
+  HDT_BAND = 6, /* bitwise AND, OR and exclusive OR: of integers only */
+  HDT_BOR = 7,
+  HDT_BXOR = 8,
   HDT_RED_OP_LARGEST = 0x7fffffff /* no reduction: the type holds what hdtRedOpCreatePreMulSum returns */
 } hdtRedOp_t;
 
@@ -290,9 +293,9 @@ HDT_API hdtResult_t hdtMemFree(void* pointer);
 /* --- collectives -------------------------------------------------------------------------------------- */
 
 /* All calls of this section return HDT_ERR_INVALID_ARGUMENT for an ended handle, an unknown type or
- * reduction, a root out of range, a NULL buffer with a count above 0, or a count that is too large. Ranks
- * that make different calls, or calls with different counts, types, reductions or roots, fail the
- * communicator with HDT_ERR_MISMATCH. */
+ * reduction, a bitwise reduction of floating-point numbers, a root out of range, a NULL buffer with a count
+ * above 0, or a count that is too large. Ranks that make different calls, or calls with different counts,
+ * types, reductions or roots, fail the communicator with HDT_ERR_MISMATCH. */
 
 /* Size of an element in bytes; 0 for an unknown type. */
 HDT_API size_t hdtTypeSize(hdtDataType_t type);

@@ -38,9 +38,19 @@ def reductions(rank, size):
     tensor = filled(float(rank))
     dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
     equal(tensor, (size - 1) / 2)
-    truth = torch.tensor([rank == 0, True, False])
-    dist.all_reduce(truth, op=dist.ReduceOp.BOR)
-    equal(truth, [True, True, False])
+    for op, expected in ((dist.ReduceOp.BAND, [False, True, False]), (dist.ReduceOp.BOR, [True, True, False]),
+                         (dist.ReduceOp.BXOR, [True, size % 2 == 1, False])):
+        truth = torch.tensor([rank == 0, True, False])
+        dist.all_reduce(truth, op=op)
+        equal(truth, expected)
+    for dtype in TYPES[4:]:  # the integers: one bit of each rank, one of all, one of all but rank 0
+        shared, rest = 1 << size, 2 << size
+        odd = (1 << size) - 1 + (shared if size % 2 == 1 else rest)
+        for op, expected in ((dist.ReduceOp.BAND, shared), (dist.ReduceOp.BOR, (4 << size) - 1),
+                             (dist.ReduceOp.BXOR, odd)):
+            tensor = filled((1 << rank) + shared + (rest if rank else 0), 9, dtype=dtype)
+            dist.all_reduce(tensor, op=op)
+            equal(tensor, expected)
     waves = filled(complex(rank, 1), dtype=torch.complex64)
     dist.all_reduce(waves)
     equal(waves, complex(size * (size - 1) // 2, size))
@@ -164,7 +174,9 @@ def refused(text, call):
 
 def wrong_calls(rank, size):
     refused("multiple", lambda: dist.all_to_all_single(torch.zeros(size + 1), torch.zeros(size + 1)))
-    refused("bitwise XOR", lambda: dist.all_reduce(filled(1, dtype=torch.int32), op=dist.ReduceOp.BXOR))
+    refused("bitwise XOR of Float", lambda: dist.all_reduce(filled(1.), op=dist.ReduceOp.BXOR))
+    refused("bitwise AND of Half",
+            lambda: dist.all_reduce(filled(1., dtype=torch.half), op=dist.ReduceOp.BAND))
     refused("any", lambda: dist.recv(torch.zeros(1)))
     equal(torch.tensor(float(size)), size)  # the group works on
     tensor = filled(1.)
