@@ -46,7 +46,8 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
     operation.peer = peer;
     operation.moved = copied.result >> 8;
     operation.text = operation.kind + " of " + std::to_string(copied.count) + " bytes " +
-                     (send ? "to" : "from") + " rank " + std::to_string(peer);
+                     (send ? "to" : "from") +
+                     (peer == kAnyRank ? " any rank" : " rank " + std::to_string(peer));
   } else {
     call.what = static_cast<collectives::Collective>(kind);
     call.root = static_cast<int32_t>(peer);

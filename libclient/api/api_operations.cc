@@ -187,6 +187,16 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
   });
 }
 
+hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t handle,
+                       hdtRequest_t* request) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {nullptr, false, recvbuf, true}, count, type);
+  if (!status.is_ok()) return report(status);
+  return submit(comm, request, [&](Communicator& c) {
+    return posting(c.recv_any(recvbuf, count * hdtTypeSize(type), source));
+  });
+}
+
 // The state of groups is the thread's own, so nothing can fail here but a call in a forked copy.
 hdtResult_t hdtGroupStart(void) {
   if (hdt::forked()) return hdt::client::refuse_copy();

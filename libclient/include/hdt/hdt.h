@@ -391,6 +391,18 @@ HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t typ
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
 
+/* Receives the next message of whichever rank's message is there first; ranks whose messages are there are
+ * taken in turn. *source becomes the sender's rank when the operation completes, and is not written if it
+ * fails; like recvbuf it must stay valid until then, also between hdtGroupStart and hdtGroupEnd. NULL: nobody
+ * wants to know. Messages of one rank are received in the order in which they were sent, by the receives that
+ * were submitted first, from that rank or from any. So a receive that is submitted while one from any rank
+ * waits gets no message before that one has its own. The messages of hdtGather to hdtAllToAllV are no
+ * exception: do not call them while such a receive may take a message that is meant for them. Sizes and
+ * errors are those of hdtRecv. Where all other ranks have left, it fails with HDT_ERR_RANK_LOST if they were
+ * all on this rank's node, and at the deadline otherwise. */
+HDT_API hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t comm,
+                               hdtRequest_t* request);
+
 /* A send to `dest` and a receive from `source` at once: neither waits for the other. */
 HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf,
                                 size_t recvcount, int source, hdtDataType_t type, hdtComm_t comm,

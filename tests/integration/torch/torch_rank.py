@@ -112,6 +112,36 @@ def messages(rank, size):
         tensor = torch.zeros(5)
         dist.recv(tensor, 0)
         equal(tensor, 7)
+    # From whoever comes first; each of the others sends two.
+    root = size - 1
+    if rank == root:
+        seen = []
+        for _ in range(2 * root):
+            tensor = torch.zeros(2, 3).t()  # not contiguous
+            source = dist.recv(tensor)
+            equal(tensor, 10 * source + seen.count(source))
+            seen.append(source)
+        assert sorted(seen) == sorted(2 * list(range(root))), seen
+    else:
+        for number in range(2):
+            dist.send(filled(10. * rank + number, 3, 2), root)
+    dist.barrier()
+    # Several at once; and in a group of other ranks than all.
+    if rank == 0:
+        tensors = [torch.zeros(1000) for _ in range(size - 1)]
+        for work in [dist.irecv(tensor) for tensor in tensors]:
+            work.wait()
+        found = sorted(tensor[0].item() for tensor in tensors)
+        assert found == list(range(1, size)), found
+        for tensor in tensors:
+            equal(tensor, tensor[0].item())
+    else:
+        dist.send(filled(float(rank), 1000), 0)
+    last = dist.new_group([0, size - 1])
+    if rank == 0:
+        assert dist.recv(filled(0.), group=last) == size - 1
+    elif rank == size - 1:
+        dist.send(filled(1.), 0, group=last)
     # Every rank begins with the messages for which its peer is last: one batch cannot deadlock.
     incoming = [torch.zeros(100_000) for _ in range(size)]
     outgoing = [filled(float(rank), 100_000) for _ in range(size)]
@@ -177,7 +207,11 @@ def wrong_calls(rank, size):
     refused("bitwise XOR of Float", lambda: dist.all_reduce(filled(1.), op=dist.ReduceOp.BXOR))
     refused("bitwise AND of Half",
             lambda: dist.all_reduce(filled(1., dtype=torch.half), op=dist.ReduceOp.BAND))
-    refused("any", lambda: dist.recv(torch.zeros(1)))
+    work = dist.irecv(torch.zeros(1))  # from any rank
+    refused("once it is complete", work._source_rank)  # pylint: disable=protected-access
+    dist.isend(filled(1., 1), rank).wait()
+    work.wait()
+    assert work._source_rank() == rank  # pylint: disable=protected-access
     equal(torch.tensor(float(size)), size)  # the group works on
     tensor = filled(1.)
     dist.all_reduce(tensor)
@@ -193,13 +227,20 @@ def lost_rank(rank, size):
     refused(f"rank {size - 1}", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
 
 
+def lost_sender(rank, size):
+    dist.all_reduce(filled(1.))
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused(f"rank {size - 1}", lambda: dist.recv(torch.zeros(1)))
+
+
 def left_open(rank, size):
     """The interpreter ends with an operation that nobody waits for, and without destroy_process_group()."""
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
 
 
 CASES = {function.__name__: function for function in (
-    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, left_open)}
+    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, lost_sender, left_open)}
 
 
 def main():
