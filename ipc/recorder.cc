@@ -41,6 +41,7 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   // 1. What it is.
   if (kind >= collectives::kCollectiveCount) {
     const bool send = static_cast<Recorded>(kind) == Recorded::kSend;
+    if (send && peer == kAnyRank) return {};
     operation.kind = send ? "send" : "recv";
     operation.bytes = copied.count;
     operation.peer = peer;
