@@ -77,6 +77,25 @@ struct Maximum {
   }
 };
 
+struct BitwiseAnd {
+  template <class V>
+  V operator()(V a, V b) const {
+    return hn::And(a, b);
+  }
+};
+struct BitwiseOr {
+  template <class V>
+  V operator()(V a, V b) const {
+    return hn::Or(a, b);
+  }
+};
+struct BitwiseXor {
+  template <class V>
+  V operator()(V a, V b) const {
+    return hn::Xor(a, b);
+  }
+};
+
 // Conversions take so long that the processor, which looks ahead over a limited number of instructions,
 // does not reach the next lines of memory. So lines are prefetched this many bytes ahead. Formats that
 // are computed as they are stored are slowed down by prefetches.
@@ -282,6 +301,23 @@ struct Reduction {
         return combine<Format, Minimum>(sources, destinations, count, stores);
       case ReduceOp::kMax:
         return combine<Format, Maximum>(sources, destinations, count, stores);
+      case ReduceOp::kBand:
+        return bits<Format, BitwiseAnd>();
+      case ReduceOp::kBor:
+        return bits<Format, BitwiseOr>();
+      case ReduceOp::kBxor:
+        return bits<Format, BitwiseXor>();
+    }
+  }
+
+ private:
+  // reduce() asks for bytes only, so that the compiler makes three kernels and not three for every format.
+  template <class Format, class Op>
+  void bits() const {
+    if constexpr (std::is_same_v<Format, PlainFormat<uint8_t>>) {
+      combine<Format, Op>(sources, destinations, count, stores);
+    } else {
+      HWY_ABORT("a bitwise reduction of other elements than bytes");
     }
   }
 };
@@ -398,7 +434,10 @@ void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
       return;
     }
     count *= type_size(type);
-    type = DataType::kUint8;  // as bytes: nothing is combined, so every bit stays
+    type = DataType::kUint8;    // as bytes: nothing is combined, so every bit stays
+  } else if (is_bitwise(op)) {  // bits know no type, so one kernel, that of bytes, serves all of them
+    count *= type_size(type);
+    type = DataType::kUint8;
   }
   HWY_DYNAMIC_DISPATCH(ReduceTarget)(type, op, sources, destinations, count, stores);
 }

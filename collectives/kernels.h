@@ -22,7 +22,8 @@ enum class Stores : uint8_t { kCached, kStreaming };
 // left to right. There is at least one source and one destination. A destination may be one of the
 // sources; otherwise nothing overlaps. fp16, bf16 and fp8 are combined in fp32 and rounded once, to
 // nearest even. kAvg and kPreMulSum combine as kSum: copy_divided() divides, scale() multiplies.
-// Integers wrap. An element's result does not depend on its position.
+// Integers wrap. Bitwise reductions combine the bits of any type. An element's result does not depend on
+// its position.
 void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
             std::span<void* const> destinations, size_t count, Stores stores = Stores::kCached);
 

@@ -10,8 +10,8 @@ namespace {
 constexpr std::array<const char*, kDataTypeCount> kTypeNames = {
     "int32", "int64", "float16", "bfloat16", "float32", "float64",     "int8",
     "uint8", "int16", "uint16",  "uint32",   "uint64",  "float8_e4m3", "float8_e5m2"};
-constexpr std::array<const char*, kReduceOpCount> kOpNames = {"sum", "prod", "min",
-                                                              "max", "avg",  "premul_sum"};
+constexpr std::array<const char*, kReduceOpCount> kOpNames = {"sum",        "prod", "min", "max", "avg",
+                                                              "premul_sum", "band", "bor", "bxor"};
 constexpr std::array<const char*, kCollectiveCount> kCollectiveNames = {
     "allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "barrier"};
 

@@ -29,9 +29,19 @@ enum class DataType : uint8_t {
 inline constexpr int kDataTypeCount = 14;
 
 // kAvg: a sum, divided by the number of ranks where the result is taken. kPreMulSum: each rank
-// multiplies its contribution by a number of its own first.
-enum class ReduceOp : uint8_t { kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4, kPreMulSum = 5 };
-inline constexpr int kReduceOpCount = 6;
+// multiplies its contribution by a number of its own first. kBand, kBor, kBxor: bit by bit.
+enum class ReduceOp : uint8_t {
+  kSum = 0,
+  kProd = 1,
+  kMin = 2,
+  kMax = 3,
+  kAvg = 4,
+  kPreMulSum = 5,
+  kBand = 6,
+  kBor = 7,
+  kBxor = 8
+};
+inline constexpr int kReduceOpCount = 9;
 
 enum class Collective : uint8_t {
   kAllReduce = 0,
@@ -55,6 +65,16 @@ constexpr size_t type_size(DataType type) {
   constexpr size_t kSizes[kDataTypeCount] = {4, 8, 2, 2, 4, 8, 1, 1, 2, 2, 4, 8, 1, 1};
   return is_known(type) ? kSizes[static_cast<size_t>(type)] : 1;
 }
+
+constexpr bool is_integer(DataType type) {
+  return type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32 &&
+         type != DataType::kFloat64 && type != DataType::kFloat8E4M3 && type != DataType::kFloat8E5M2;
+}
+constexpr bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
+}
+// False for bitwise reductions of floating-point numbers, which no call may ask for. Both are known.
+constexpr bool can_reduce(DataType type, ReduceOp op) { return is_integer(type) || !is_bitwise(op); }
 
 // True if the collective combines contributions. It then has a ReduceOp and reads kInput (schedule.h).
 constexpr bool reduces(Collective c) {

@@ -133,8 +133,8 @@ collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Orde
 }
 
 bool is_sound(const Call& call) {
-  return is_known(call.what) && is_known(call.type) && is_known(call.op) && call.root >= 0 &&
-         static_cast<uint32_t>(call.root) < kMaxRanks && call.count <= kMostElements;
+  return is_known(call.what) && is_known(call.type) && is_known(call.op) && can_reduce(call.type, call.op) &&
+         call.root >= 0 && static_cast<uint32_t>(call.root) < kMaxRanks && call.count <= kMostElements;
 }
 
 // validate() depends on the group, is_sound() does not. The count is compared by a division, so that it
@@ -143,6 +143,9 @@ std::string validate(const Call& call, uint32_t ranks) {
   if (!is_known(call.what)) return "unknown " + name_or_number("collective", call.what);
   if (!is_known(call.type)) return "unknown " + name_or_number("type", call.type);
   if (!is_known(call.op)) return "unknown " + name_or_number("reduction", call.op);
+  if (!can_reduce(call.type, call.op)) {
+    return std::string("no reduction ") + name_of(call.op) + " of " + name_of(call.type);
+  }
   if (call.root < 0 || static_cast<uint32_t>(call.root) >= ranks) return "root out of range";
   if (call.count > kMostElements / ranks) return "count too large";
   return {};

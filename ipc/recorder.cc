@@ -41,12 +41,14 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   // 1. What it is.
   if (kind >= collectives::kCollectiveCount) {
     const bool send = static_cast<Recorded>(kind) == Recorded::kSend;
+    if (send && peer == kAnyRank) return {};
     operation.kind = send ? "send" : "recv";
     operation.bytes = copied.count;
     operation.peer = peer;
     operation.moved = copied.result >> 8;
     operation.text = operation.kind + " of " + std::to_string(copied.count) + " bytes " +
-                     (send ? "to" : "from") + " rank " + std::to_string(peer);
+                     (send ? "to" : "from") +
+                     (peer == kAnyRank ? " any rank" : " rank " + std::to_string(peer));
   } else {
     call.what = static_cast<collectives::Collective>(kind);
     call.root = static_cast<int32_t>(peer);

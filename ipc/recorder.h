@@ -26,6 +26,8 @@ inline constexpr uint64_t kRecords = 1024;
 
 // The kind of a record: a collective has the value of its enumerator, and point to point follows.
 enum class Recorded : uint8_t { kSend = collectives::kCollectiveCount, kReceive };
+// The peer of a receive that takes a message from any rank, until one has come.
+inline constexpr uint32_t kAnyRank = UINT32_MAX;
 inline constexpr int kRecordedCount = collectives::kCollectiveCount + 2;
 
 // One operation, in one cache line.
@@ -64,7 +66,7 @@ struct Operation {
   uint64_t sequence = 0;
   // Size of the call's `count` elements, or of the message.
   uint64_t bytes = 0;
-  // The other rank of a message; -1: the operation is a collective.
+  // The other rank of a message, or kAnyRank; -1: the operation is a collective.
   int64_t peer = -1;
   // Bytes of a message that were moved so far.
   uint64_t moved = 0;

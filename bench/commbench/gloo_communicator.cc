@@ -59,7 +59,7 @@ class GlooCommunicator : public PeerCommunicator {
     if (call.count == 0) return "no empty messages";
     if (call.what == Collective::kSendRecv && ranks() == 1) return "no messages to oneself";
     if (!reduces(call.what)) return "";
-    if (call.op == HDT_AVG) return "no avg";
+    if (function_of<int32_t>(call.op) == nullptr) return std::string("no ") + name_of(call.op);
     // The types that Gloo's reduction functions exist for.
     const bool known = call.type == HDT_INT32 || call.type == HDT_INT64 || call.type == HDT_FLOAT16 ||
                        call.type == HDT_FLOAT32 || call.type == HDT_FLOAT64;

@@ -46,6 +46,9 @@ Result<RowResult> Measurer::measure(const Row& row, Pattern& pattern) {
 }
 
 std::string Measurer::lacks(const Row& row) const {
+  if (reduces(row.what) && is_bitwise(row.op) && !is_integer(row.type)) {
+    return std::string("no ") + name_of(row.op) + " of " + name_of(row.type);
+  }
   const Shape shape = shape_of(row, communicator_->ranks());
   return communicator_->lacks({row.what, nullptr, nullptr, shape.count, row.type, row.op, row.root});
 }

@@ -46,6 +46,12 @@ MPI_Op op_of(hdtRedOp_t op) {
       return MPI_MIN;
     case HDT_MAX:
       return MPI_MAX;
+    case HDT_BAND:
+      return MPI_BAND;
+    case HDT_BOR:
+      return MPI_BOR;
+    case HDT_BXOR:
+      return MPI_BXOR;
     default:
       return MPI_OP_NULL;
   }

@@ -40,11 +40,14 @@ constexpr std::array<Name<hdtDataType_t>, 14> kTypes{{{HDT_INT32, "int32", "int"
                                                       {HDT_FLOAT8E4M3, "float8_e4m3", "f8e4m3"},
                                                       {HDT_FLOAT8E5M2, "float8_e5m2", "f8e5m2"}}};
 
-constexpr std::array<Name<hdtRedOp_t>, 5> kOps{{{HDT_SUM, "sum", "sum"},
+constexpr std::array<Name<hdtRedOp_t>, 8> kOps{{{HDT_SUM, "sum", "sum"},
                                                 {HDT_PROD, "prod", "prod"},
                                                 {HDT_MIN, "min", "min"},
                                                 {HDT_MAX, "max", "max"},
-                                                {HDT_AVG, "avg", "avg"}}};
+                                                {HDT_AVG, "avg", "avg"},
+                                                {HDT_BAND, "band", "band"},
+                                                {HDT_BOR, "bor", "bor"},
+                                                {HDT_BXOR, "bxor", "bxor"}}};
 
 constexpr std::array<Name<EngineKind>, 4> kEngines{{{EngineKind::kHdt, "hdt", "hdt"},
                                                     {EngineKind::kGloo, "gloo", "gloo"},
@@ -108,6 +111,8 @@ const std::vector<EngineKind>& all_engines() {
 bool reduces(Collective what) {
   return what == Collective::kAllReduce || what == Collective::kReduceScatter || what == Collective::kReduce;
 }
+
+bool is_bitwise(hdtRedOp_t op) { return op == HDT_BAND || op == HDT_BOR || op == HDT_BXOR; }
 
 bool moves_data(Collective what) { return what != Collective::kBarrier; }
 

@@ -49,6 +49,8 @@ const std::vector<EngineKind>& all_engines();
 
 // True if the collective combines contributions, and so has a reduction.
 bool reduces(Collective what);
+// True if the reduction combines bits, and so integers only.
+bool is_bitwise(hdtRedOp_t op);
 // False for a barrier: it has no size, type or result.
 bool moves_data(Collective what);
 // True if one rank, the root, plays a part of its own.

@@ -130,7 +130,8 @@ void declare(CLI::App& app, Raw& raw) {
   add("-c,--check", raw.check, "0|1", "Verify every element of the results (default 1)");
   add("-d,--datatype", raw.types, "TYPE",
       "int32, int64, float16, bfloat16, float32, float64, a comma list, or all (default float32)");
-  add("-o,--op", raw.ops, "OP", "sum, prod, min, max, avg, a comma list, or all (default sum)");
+  add("-o,--op", raw.ops, "OP",
+      "sum, prod, min, max, avg, band, bor, bxor, a comma list, or all (default sum)");
   add("-r,--root", raw.root, "RANK", "Root of broadcast and reduce, or all (default 0)");
   add("--engine", raw.engines, "ENGINE",
       "hdt, gloo, mpi, raw, a comma list, or all: what to measure, in turn (default hdt)");

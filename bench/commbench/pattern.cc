@@ -138,6 +138,12 @@ void Pattern::reduce_element(size_t index, void* out) const {
         result = less ? value : result;
       } else if (op_ == HDT_MAX) {
         result = less ? result : value;
+      } else if (op_ == HDT_BAND) {
+        result &= value;
+      } else if (op_ == HDT_BOR) {
+        result |= value;
+      } else if (op_ == HDT_BXOR) {
+        result ^= value;
       } else {
         result += value;
       }

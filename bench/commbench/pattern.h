@@ -8,6 +8,7 @@
 //
 // The values are chosen so that the result is exact and does not depend on the order of the reduction:
 //    integers        full range; sums and products wrap (avg: small enough that the sum does not wrap)
+//                    bitwise reductions are of integers only
 //    sum, avg        whole numbers; every partial sum stays below 2^significand bits
 //    prod            +-1, +-2, +-1/2; every partial product is a power of two within the exponent range
 //    min, max, none  whole numbers up to 2^significand bits

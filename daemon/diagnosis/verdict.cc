@@ -141,6 +141,10 @@ class Judge {
       if (auto late = not_entered()) return *late;
     }
     if (auto message = unmatched_message()) return *message;
+    // A receive from any rank may stand open for as long as its program runs, so a call comes first.
+    if (current_ == nullptr) {
+      if (auto message = nobodys_message()) return *message;
+    }
     return inside();
   }
 
@@ -339,6 +343,24 @@ class Judge {
             fmt::format("{} has not {} message {} ({} bytes) {} rank {} of {}, which has waited for {:.1f} s",
                         who(other), send ? "received" : "sent", operation->sequence, operation->bytes,
                         send ? "from" : "to", rank, verdict_.group, since));
+      }
+    }
+    return {};
+  }
+
+  // A receive from any rank, of which nobody in particular is the sender.
+  std::optional<Verdict> nobodys_message() {
+    for (const auto& [rank, member] : group_.members) {
+      if (member.facts == nullptr) continue;
+      for (const Operation& operation : member.facts->operations) {
+        if (operation.peer != int64_t{ipc::kAnyRank} || operation.ended_ns != 0) continue;
+        verdict_.operation = operation.text;
+        verdict_.waiting_s = seconds_since(member, operation.entered_ns);
+        return say(
+            Cause::kUnmatchedMessage, {},
+            fmt::format("no rank of {} has sent a message to {}, which has waited for {:.1f} s for one "
+                        "of {} bytes from any rank",
+                        verdict_.group, who(rank), verdict_.waiting_s, operation.bytes));
       }
     }
     return {};

@@ -12,6 +12,7 @@ using hdt::Deadline;
 using hdt::Result;
 using hdt::Status;
 using hdt::client::call_of;
+using hdt::client::can_reduce;
 using hdt::client::check;
 using hdt::client::check_rank;
 using hdt::client::CommRef;
@@ -63,7 +64,7 @@ Contribution of_bytes(const void* send) { return {hdt::collectives::ReduceOp::kS
 hdtResult_t reducing(Collective what, const void* sendbuf, size_t sendcount, void* scratch, void* recvbuf,
                      size_t count, hdtDataType_t type, hdtRedOp_t op, int root, const CommRef& comm,
                      hdtRequest_t* request) {
-  if (is_built_in(op)) {
+  if (is_built_in(op) && can_reduce(type, op)) {
     const Contribution own{static_cast<hdt::collectives::ReduceOp>(op), sendbuf, nullptr};
     return collective(what, own, recvbuf, count, type, root, comm, request);
   }
@@ -183,6 +184,16 @@ hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, h
   if (!status.is_ok()) return report(status);
   return submit(comm, request, [&](Communicator& c) {
     return posting(c.recv(static_cast<uint32_t>(peer), recvbuf, count * hdtTypeSize(type)));
+  });
+}
+
+hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t handle,
+                       hdtRequest_t* request) {
+  const CommRef comm(handle);
+  const Status status = check(comm, {nullptr, false, recvbuf, true}, count, type);
+  if (!status.is_ok()) return report(status);
+  return submit(comm, request, [&](Communicator& c) {
+    return posting(c.recv_any(recvbuf, count * hdtTypeSize(type), source));
   });
 }
 

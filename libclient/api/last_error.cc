@@ -45,7 +45,10 @@ static_assert(static_cast<int>(collectives::ReduceOp::kSum) == HDT_SUM &&
               static_cast<int>(collectives::ReduceOp::kProd) == HDT_PROD &&
               static_cast<int>(collectives::ReduceOp::kMin) == HDT_MIN &&
               static_cast<int>(collectives::ReduceOp::kMax) == HDT_MAX &&
-              static_cast<int>(collectives::ReduceOp::kAvg) == HDT_AVG);
+              static_cast<int>(collectives::ReduceOp::kAvg) == HDT_AVG &&
+              static_cast<int>(collectives::ReduceOp::kBand) == HDT_BAND &&
+              static_cast<int>(collectives::ReduceOp::kBor) == HDT_BOR &&
+              static_cast<int>(collectives::ReduceOp::kBxor) == HDT_BXOR);
 
 namespace {
 struct LastMessage;

@@ -23,13 +23,20 @@ Status Reductions::remove(hdtRedOp_t op) {
   return {Code::kInvalidArgument, "no reduction " + std::to_string(op) + " was created on this communicator"};
 }
 
-// 1. A built-in reduction needs no preparation.
+// 1. A built-in reduction needs no preparation, but not each combines every type.
 // 2. Find the factor.
 // 3. Find a place for the product: the scratch, or memory of its own.
 // 4. Multiply.
 Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                             void* scratch) const {
-  if (is_built_in(op)) return Contribution{static_cast<collectives::ReduceOp>(op), send, nullptr};
+  const auto internal = static_cast<collectives::DataType>(type);
+  if (is_built_in(op)) {
+    const Contribution own{static_cast<collectives::ReduceOp>(op), send, nullptr};
+    if (can_reduce(type, op)) return own;
+    return Status(Code::kInvalidArgument, std::string("reduction ") + name_of(own.op) + " of " +
+                                              name_of(internal) +
+                                              ": bitwise reductions combine integers only");
+  }
   // Copied under the lock, so that the multiplication runs without it.
   PreMulSum made{};
   {
@@ -39,7 +46,6 @@ Result<Contribution> Reductions::contribute(hdtRedOp_t op, hdtDataType_t type, c
       return Status(Code::kInvalidArgument, "unknown reduction " + std::to_string(op));
     made = found->second;
   }
-  const auto internal = static_cast<collectives::DataType>(type);
   if (made.type != type) {
     return Status(Code::kInvalidArgument, std::string("reduction made for ") +
                                               name_of(static_cast<collectives::DataType>(made.type)) +

@@ -25,7 +25,16 @@ struct Contribution {
 };
 
 // False for values that hdtRedOpCreatePreMulSum returns, and for values that are no reduction.
-constexpr bool is_built_in(hdtRedOp_t op) { return op >= HDT_SUM && op <= HDT_AVG; }
+// The number between HDT_AVG and HDT_BAND is internal: ReduceOp::kPreMulSum.
+constexpr bool is_built_in(hdtRedOp_t op) {
+  return (op >= HDT_SUM && op <= HDT_AVG) || (op >= HDT_BAND && op <= HDT_BXOR);
+}
+
+// False for bitwise reductions of floating-point numbers. `op` is built in, the type known.
+constexpr bool can_reduce(hdtDataType_t type, hdtRedOp_t op) {
+  return collectives::can_reduce(static_cast<collectives::DataType>(type),
+                                 static_cast<collectives::ReduceOp>(op));
+}
 
 // The table of one communicator, owned by its hdtComm. Any thread. Numbers are never used again, so a
 // reduction that was destroyed is not taken for a later one.
@@ -40,8 +49,8 @@ class Reductions {
 
   // Prepares `count` elements of `send` as `op` wants them. A built-in reduction takes them as they are.
   // Multiplied ones are written to `scratch`, which may be `send`; if it is null, to memory of their
-  // own. kInvalidArgument: an unknown reduction, or one that was made for another type. Throws
-  // std::bad_alloc.
+  // own. kInvalidArgument: an unknown reduction, one that was made for another type, or a bitwise one of
+  // floating-point numbers. Throws std::bad_alloc.
   Result<Contribution> contribute(hdtRedOp_t op, hdtDataType_t type, const void* send, size_t count,
                                   void* scratch) const;
 

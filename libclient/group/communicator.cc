@@ -280,6 +280,10 @@ Result<std::shared_ptr<Operation>> Communicator::recv(uint32_t peer, void* data,
   return post([&](const auto& operation) { rings_.push_recv(peer, data, bytes, operation); });
 }
 
+Result<std::shared_ptr<Operation>> Communicator::recv_any(void* data, uint64_t bytes, int* source) {
+  return post([&](const auto& operation) { rings_.push_recv_any(data, bytes, source, operation); });
+}
+
 // 1. Move calls and messages.
 // 2. Look at deadlines; they may fail the group.
 // 3. If the group has failed, end everything with that failure. The ring is for other threads of this

@@ -82,6 +82,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Submits a message of `bytes` to or from rank `peer` (any rank of the group). Errors as collective().
   Result<std::shared_ptr<Operation>> send(uint32_t peer, const void* data, uint64_t bytes);
   Result<std::shared_ptr<Operation>> recv(uint32_t peer, void* data, uint64_t bytes);
+  // The same from whichever rank sends first; see RingQueue::push_recv_any().
+  Result<std::shared_ptr<Operation>> recv_any(void* data, uint64_t bytes, int* source);
 
   // Waits for the operation, and returns how it ended; kTimeout if `deadline` comes first, and the
   // operation goes on then. The calling thread does the work; the progress thread leaves the

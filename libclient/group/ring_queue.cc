@@ -16,26 +16,102 @@ using ipc::MessageRing;
 using ipc::RankState;
 using ipc::Recorded;
 
-// The queue starts nothing here; the communicator calls progress() afterwards, under the same lock.
-void RingQueue::push(Recorded kind, uint32_t peer, std::byte* data, uint64_t bytes,
-                     std::shared_ptr<Operation> operation) {
+void RingQueue::append(Recorded kind, uint32_t peer, Message&& message) {
   Stream& stream = (kind == Recorded::kSend ? sends_ : recvs_)[peer];
-  const uint64_t record = access_.recorder().begin(kind, peer, stream.next_number, bytes);
-  stream.messages.push_back({data, bytes, stream.next_number++, std::move(operation), record});
+  message.number = stream.next_number;
+  message.record = access_.recorder().begin(kind, peer, message.number, message.bytes);
+  // The place is made before the message is moved into it.
+  stream.messages.push_back(std::move(message));
+  ++stream.next_number;
 }
+
+// The queue starts nothing in the next three; the communicator calls progress() afterwards, under the same
+// lock.
 
 void RingQueue::push_send(uint32_t peer, const void* data, uint64_t bytes,
                           std::shared_ptr<Operation> operation) {
-  push(Recorded::kSend, peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation));
+  append(Recorded::kSend, peer,
+         {static_cast<std::byte*>(const_cast<void*>(data)), bytes, std::move(operation)});
 }
 
 void RingQueue::push_recv(uint32_t peer, void* data, uint64_t bytes, std::shared_ptr<Operation> operation) {
-  push(Recorded::kReceive, peer, static_cast<std::byte*>(data), bytes, std::move(operation));
+  Message message{static_cast<std::byte*>(data), bytes, std::move(operation)};
+  if (unmatched_.empty()) return append(Recorded::kReceive, peer, std::move(message));
+  unmatched_.push_back({peer, std::move(message)});
+}
+
+// It is recorded as a receive from any rank until it is matched, and from then on, in a second record, as
+// one from that rank: a record's peer does not change.
+void RingQueue::push_recv_any(void* data, uint64_t bytes, int* source, std::shared_ptr<Operation> operation) {
+  unmatched_.push_back({ipc::kAnyRank, {static_cast<std::byte*>(data), bytes, std::move(operation), source}});
+  unmatched_.back().message.record = access_.recorder().begin(Recorded::kReceive, ipc::kAnyRank, 0, bytes);
 }
 
 // Positions of a node are contiguous, in the order of local indices.
 uint32_t RingQueue::local_of(uint32_t peer) const {
   return static_cast<uint32_t>(access_.order.position_of[peer] - access_.order.first_position[access_.node]);
+}
+
+// The sender's outgoing ring, if both ranks share it; otherwise this rank's own incoming ring.
+uint32_t RingQueue::incoming(uint32_t peer) const {
+  return is_local(peer) ? access_.layout().ring_index(Direction::kOut, local_of(peer), access_.rank)
+                        : access_.layout().ring_index(Direction::kIn, access_.local, peer);
+}
+
+// Cells arrive whether or not a receive waits for them, so a ring with a cell is a message that has come.
+// A stream that has receives is left out: they were submitted earlier, so the next message is theirs. The
+// cell itself is looked at by recv_some().
+std::optional<uint32_t> RingQueue::next_sender() {
+  const uint32_t ranks = access_.layout().ranks;
+  for (uint32_t i = 0; i < ranks; ++i) {
+    const uint32_t peer = (turn_ + i) % ranks;
+    const auto stream = recvs_.find(peer);
+    if (stream != recvs_.end() && !stream->second.messages.empty()) continue;
+    const MessageRing& ring = access_.segment.ring(incoming(peer));
+    // relaxed: this rank is the only writer of `tail`.
+    if (ring.tail.load(std::memory_order_relaxed) == ring.head.load(std::memory_order_acquire)) continue;
+    turn_ = peer + 1;
+    return peer;
+  }
+  return {};
+}
+
+// acquire: a rank writes nothing after it has departed, so rings that are empty after this are so for good.
+bool RingQueue::all_others_left() const {
+  if (!access_.one_node() || access_.layout().local_ranks == 1) return false;
+  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    if (i != access_.local && access_.segment.rank_state(i).left.load(std::memory_order_acquire) == 0)
+      return false;
+  }
+  return true;
+}
+
+// 1. Find a sender for the receive from any rank that comes first.
+// 2. Move it, and the receives behind it up to the next one from any rank, into their streams.
+bool RingQueue::match_some() {
+  bool any = false;
+  while (!unmatched_.empty()) {
+    Unmatched& first = unmatched_.front();
+    if (first.peer == ipc::kAnyRank) {
+      const bool final = all_others_left();  // before the rings are looked at
+      const auto sender = next_sender();
+      if (!sender) {
+        if (final) {
+          access_.fail(Code::kRankLost, -1,
+                       "all other ranks have left the group (class " +
+                           std::string(access_.segment.header().group_class) + "), and rank " +
+                           std::to_string(access_.rank) + " receives from any rank");
+        }
+        break;
+      }
+      access_.recorder().end(first.message.record);
+      first.peer = *sender;
+    }
+    append(Recorded::kReceive, first.peer, std::move(first.message));
+    unmatched_.pop_front();
+    any = true;
+  }
+  return any;
 }
 
 bool RingQueue::progress() {
@@ -45,12 +121,16 @@ bool RingQueue::progress() {
   for (bool moved = true; moved && !access_.segment.failed();) {
     moved = false;
     for (auto& [peer, stream] : sends_) moved |= send_some(peer, stream);
+    moved |= match_some();
     for (auto& [peer, stream] : recvs_) moved |= recv_some(peer, stream);
     any |= moved;
   }
   // Cells that had arrived before the failure are still consumed, so that a receive whose data is here
   // succeeds.
-  for (auto& [peer, stream] : recvs_) any |= access_.segment.failed() && recv_some(peer, stream);
+  if (!access_.segment.failed()) return any;
+  do {
+    for (auto& [peer, stream] : recvs_) any |= recv_some(peer, stream);
+  } while (match_some());
   return any;
 }
 
@@ -126,9 +206,7 @@ bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const ipc::Layout& layout = access_.layout();
   const bool local = is_local(peer);
-  // The sender's outgoing ring, if both ranks share it; otherwise this rank's own incoming ring.
-  const uint32_t index = local ? layout.ring_index(Direction::kOut, local_of(peer), access_.rank)
-                               : layout.ring_index(Direction::kIn, access_.local, peer);
+  const uint32_t index = incoming(peer);
   MessageRing& ring = access_.segment.ring(index);
   uint64_t tail = ring.tail.load(std::memory_order_relaxed);
   bool any = false;
@@ -165,6 +243,7 @@ bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
     access_.recorder().move(message.record, message.moved);
     if (message.moved < message.bytes) continue;
     access_.recorder().end(message.record);
+    if (message.source != nullptr) *message.source = static_cast<int>(peer);
     message.operation->complete(Status::ok());
     stream.messages.pop_front();
     completed = true;
@@ -194,11 +273,12 @@ bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
 // Streams stay in the maps when they are empty.
 bool RingQueue::empty() const {
   const auto idle = [](const auto& entry) { return entry.second.messages.empty(); };
-  return std::all_of(sends_.begin(), sends_.end(), idle) && std::all_of(recvs_.begin(), recvs_.end(), idle);
+  return unmatched_.empty() && std::all_of(sends_.begin(), sends_.end(), idle) &&
+         std::all_of(recvs_.begin(), recvs_.end(), idle);
 }
 
-// Only the first message of each stream is looked at: later ones were pushed later, and have later
-// deadlines.
+// Only the first message of each stream, and of those without one, is looked at: later ones were pushed
+// later, and have later deadlines.
 std::optional<RingQueue::Waiting> RingQueue::most_urgent() const {
   std::optional<Waiting> urgent;
   const auto look = [&](const std::map<uint32_t, Stream>& streams, const char* verb) {
@@ -206,7 +286,7 @@ std::optional<RingQueue::Waiting> RingQueue::most_urgent() const {
       if (stream.messages.empty()) continue;
       const Message& message = stream.messages.front();
       if (urgent && urgent->operation->deadline.time_ns() <= message.operation->deadline.time_ns()) continue;
-      urgent = Waiting{message.operation.get(), peer,
+      urgent = Waiting{message.operation.get(),
                        "rank " + std::to_string(peer) + " has not " + verb + " message " +
                            std::to_string(message.number) + " (" + std::to_string(message.bytes) +
                            " bytes, " + std::to_string(message.moved) + " moved) " +
@@ -215,11 +295,21 @@ std::optional<RingQueue::Waiting> RingQueue::most_urgent() const {
   };
   look(sends_, "received");
   look(recvs_, "sent");
-  return urgent;
+  if (unmatched_.empty()) return urgent;
+  const Message& first = unmatched_.front().message;
+  if (urgent && urgent->operation->deadline.time_ns() <= first.operation->deadline.time_ns()) return urgent;
+  return Waiting{first.operation.get(), "no rank has sent a message of " + std::to_string(first.bytes) +
+                                            " bytes to rank " + std::to_string(access_.rank) +
+                                            ", which receives from any rank"};
 }
 
 // No peer touches this rank's buffers: cells are copied by this rank. So the operations can end at once.
 void RingQueue::fail_all(const Status& status) {
+  for (; !unmatched_.empty(); unmatched_.pop_front()) {
+    const auto& [peer, message] = unmatched_.front();
+    if (peer == ipc::kAnyRank) access_.recorder().end(message.record, status.code());
+    message.operation->complete(status);
+  }
   for (auto* streams : {&sends_, &recvs_}) {
     for (auto& [peer, stream] : *streams) {
       for (auto& messages = stream.messages; !messages.empty(); messages.pop_front()) {

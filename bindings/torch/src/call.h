@@ -84,6 +84,7 @@ class Reduction {
     const Element element = element_of(type);
     require(element.arithmetic, call, ": HDT does not compute with ", type, "; it can be sent and gathered");
     const bool boolean = type == at::kBool;
+    const bool integer = c10::isIntegralType(type, /*includeBool=*/true);
     const auto unless = [&](bool refused, const char* word) {
       require(!refused, call, ": HDT has no ", word, " of ", type);
     };
@@ -108,19 +109,23 @@ class Reduction {
         op_ = HDT_MAX;
         break;
       case c10d::ReduceOp::BAND:
-        unless(!boolean, "bitwise AND");
-        op_ = HDT_MIN;
+        unless(!integer, "bitwise AND");
+        op_ = boolean ? HDT_MIN : HDT_BAND;
         break;
       case c10d::ReduceOp::BOR:
-        unless(!boolean, "bitwise OR");
-        op_ = HDT_MAX;
+        unless(!integer, "bitwise OR");
+        op_ = boolean ? HDT_MAX : HDT_BOR;
+        break;
+      case c10d::ReduceOp::BXOR:
+        unless(!integer, "bitwise XOR");
+        op_ = HDT_BXOR;
         break;
       case c10d::ReduceOp::PREMUL_SUM:
         unless(boolean, "multiplied sum");
         create(op, type, element.type, call);
         break;
       default:
-        unless(true, op.op_ == c10d::ReduceOp::BXOR ? "bitwise XOR" : "reduction of that number");
+        unless(true, "reduction of that number");
     }
   }
   ~Reduction() {
@@ -157,12 +162,12 @@ class Reduction {
 class WorkHDT : public c10d::Work {
  public:
   WorkHDT(std::shared_ptr<Group> group, std::shared_ptr<Operation> operation, c10d::OpType type,
-          const char* title, const Tensors& inputs, Tensors results, int source)
+          const char* title, const Tensors& inputs, Tensors results, std::shared_ptr<const int> source)
       : Work(group->rank(), type, title, inputs),
         group_(std::move(group)),
         operation_(std::move(operation)),
         results_(std::move(results)),
-        source_(source) {
+        source_(std::move(source)) {
     if (recordFunctionEndCallback_) operation_->when_done(std::move(recordFunctionEndCallback_));
   }
   ~WorkHDT() override {
@@ -173,8 +178,9 @@ class WorkHDT : public c10d::Work {
   bool isSuccess() const override { return operation_->done() && !operation_->failure(); }
   std::exception_ptr exception() const override { return operation_->failure(); }
   int sourceRank() const override {
-    require(source_ >= 0, operation_->name(), ": only receives have a source");
-    return source_;
+    require(source_ != nullptr, operation_->name(), ": only receives have a source");
+    require(isSuccess(), operation_->name(), ": it has a source once it is complete");
+    return *source_;
   }
   Tensors result() override { return results_; }
   void synchronize() override {}
@@ -209,7 +215,8 @@ class WorkHDT : public c10d::Work {
   const std::shared_ptr<Group> group_;
   const std::shared_ptr<Operation> operation_;
   const Tensors results_;
-  const int source_;
+  // Of a receive; written before the operation is complete.
+  const std::shared_ptr<const int> source_;
   // Guards future_.
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
@@ -269,11 +276,15 @@ class ProcessGroupHDT::Call {
     if (!operation_) operation_ = group_->operation(name_);
     operation_->begin(call);
   }
-  // `source`: of a receive.
-  WorkRef work(Tensors results, int source = -1) {
+  // The rank that a receive gets its message from, to be written by libhdt if it is not known yet.
+  int* source(int rank = -1) {
+    source_ = std::make_shared<int>(rank);
+    return source_.get();
+  }
+  WorkRef work(Tensors results) {
     keep_buffers();
     auto made =
-        c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results), source);
+        c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results), source_);
     finished_ = true;
     return made;
   }
@@ -327,7 +338,7 @@ class ProcessGroupHDT::Call {
     return found;
   }
   void keep_buffers() {
-    operation_->end_with([kept = std::move(kept_), copies = std::move(copies_)]() mutable {
+    operation_->end_with([kept = std::move(kept_), copies = std::move(copies_), source = source_]() mutable {
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
       for (auto& [tensor, copy] : copies) tensor.copy_(copy);
     });
@@ -341,6 +352,8 @@ class ProcessGroupHDT::Call {
   // The tensors that hold libhdt's buffers; and pairs of which the second is copied to the first at the end.
   Tensors kept_;
   Pairs copies_;
+  // Null but for receives.
+  std::shared_ptr<int> source_;
   std::shared_ptr<Operation> operation_;
   bool finished_ = false;
   const at::AutoDispatchBelowADInplaceOrView no_autograd_;

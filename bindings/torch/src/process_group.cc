@@ -417,12 +417,20 @@ WorkRef ProcessGroupHDT::recv(Tensors& tensors, int from, int) {
   void* const into = call.out(tensor);
   call.begin(
       [&](hdtRequest_t* r) { return recv_from(static_cast<size_t>(from), into, tensor, call.comm(), r); });
-  return call.work(tensors, from);
+  call.source(from);
+  return call.work(tensors);
 }
 
-WorkRef ProcessGroupHDT::recvAnysource(Tensors&, int) {
-  require(false, "recv: HDT has no receive from any rank; name the source (src=...)");
-  return {};
+WorkRef ProcessGroupHDT::recvAnysource(Tensors& tensors, int) {
+  Call call(*this, OpType::RECVANYSOURCE, "hdt:recv", tensors);
+  at::Tensor& tensor = one(tensors, call.name());
+  void* const into = call.out(tensor);
+  int* const source = call.source();
+  call.begin([&](hdtRequest_t* request) {
+    return hdtRecvAny(into, count_of(tensor), element_of(tensor.scalar_type()).type, source, call.comm(),
+                      request);
+  });
+  return call.work(tensors);
 }
 
 void ProcessGroupHDT::startCoalescing() { check(hdtGroupStart(), "start of a batch"); }

@@ -124,6 +124,9 @@ typedef enum {
   HDT_MIN = 2,
   HDT_MAX = 3,
   HDT_AVG = 4,
+  HDT_BAND = 6, /* bitwise AND, OR and exclusive OR: of integers only */
+  HDT_BOR = 7,
+  HDT_BXOR = 8,
   HDT_RED_OP_LARGEST = 0x7fffffff /* no reduction: the type holds what hdtRedOpCreatePreMulSum returns */
 } hdtRedOp_t;
 
@@ -290,9 +293,9 @@ HDT_API hdtResult_t hdtMemFree(void* pointer);
 /* --- collectives -------------------------------------------------------------------------------------- */
 
 /* All calls of this section return HDT_ERR_INVALID_ARGUMENT for an ended handle, an unknown type or
- * reduction, a root out of range, a NULL buffer with a count above 0, or a count that is too large. Ranks
- * that make different calls, or calls with different counts, types, reductions or roots, fail the
- * communicator with HDT_ERR_MISMATCH. */
+ * reduction, a bitwise reduction of floating-point numbers, a root out of range, a NULL buffer with a count
+ * above 0, or a count that is too large. Ranks that make different calls, or calls with different counts,
+ * types, reductions or roots, fail the communicator with HDT_ERR_MISMATCH. */
 
 /* Size of an element in bytes; 0 for an unknown type. */
 HDT_API size_t hdtTypeSize(hdtDataType_t type);
@@ -387,6 +390,18 @@ HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t typ
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
+
+/* Receives the next message of whichever rank's message is there first; ranks whose messages are there are
+ * taken in turn. *source becomes the sender's rank when the operation completes, and is not written if it
+ * fails; like recvbuf it must stay valid until then, also between hdtGroupStart and hdtGroupEnd. NULL: nobody
+ * wants to know. Messages of one rank are received in the order in which they were sent, by the receives that
+ * were submitted first, from that rank or from any. So a receive that is submitted while one from any rank
+ * waits gets no message before that one has its own. The messages of hdtGather to hdtAllToAllV are no
+ * exception: do not call them while such a receive may take a message that is meant for them. Sizes and
+ * errors are those of hdtRecv. Where all other ranks have left, it fails with HDT_ERR_RANK_LOST if they were
+ * all on this rank's node, and at the deadline otherwise. */
+HDT_API hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t comm,
+                               hdtRequest_t* request);
 
 /* A send to `dest` and a receive from `source` at once: neither waits for the other. */
 HDT_API hdtResult_t hdtSendRecv(const void* sendbuf, size_t sendcount, int dest, void* recvbuf,

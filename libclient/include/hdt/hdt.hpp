@@ -1,18 +1,17 @@
-// hdt.hpp: C++ (17 and later) over hdt.h. Objects own what the handles of hdt.h name, buffers know their
-// length and their element type, and failures are exceptions. Header-only: a program links libhdt alone, and
-// may use both headers together. Every call of hdt.h is here. Its rules, units and codes are those of hdt.h;
-// this header says what it adds to them.
+// hdt.hpp: C++ (17 and later) over hdt.h, with all of its calls. Objects own what handles name, buffers know
+// their length and element type, and failures are exceptions. Header-only: a program links libhdt alone, and
+// may use both headers. Rules, units and codes are those of hdt.h; this header says what it adds to them.
 //
 // Errors. Every function throws hdt::Error if its call fails, except for destructors, moves and functions
 // that are noexcept. A call that throws has not begun an operation, or its operation has ended. Buffers that
 // do not fit together (length, element type) are refused with HDT_ERR_INVALID_ARGUMENT before anything is
 // begun: this concerns the calling rank alone, and the others wait for its call (hdt.h says more).
 //
-// Lifetime. Buffers belong to an operation from its call until it has ended. Declare them before the Request
-// or the CallGroup that refers to them: objects of a scope are destroyed in reverse order, and the
-// destructors of both wait until their operations have ended. That wait ends at the communicator's deadline
-// at the latest. When an exception leaves a scope while other ranks wait for this one, call
-// Communicator::abort() first if nobody is to wait so long. A Request and a PreMulSum may outlive their
+// Lifetime. Buffers, and what recv_any() writes the source to, belong to an operation from its call until
+// it has ended. Declare them before the Request or the CallGroup that refers to them: objects of a scope are
+// destroyed in reverse order, and the destructors of both wait until their operations have ended, at most
+// until the communicator's deadline. When an exception leaves a scope while other ranks wait for this one,
+// call Communicator::abort() first if nobody is to wait so long. A Request and a PreMulSum may outlive their
 // Communicator; a moved Communicator keeps its handle, so they stay valid.
 //
 // Thread safety. Any thread may call any function of a Communicator, under the rules of hdt.h for the order
@@ -313,6 +312,9 @@ class Communicator {
   Request send_async(SendBuffer data, int peer) { return async(&Communicator::start_send, data, peer); }
   void recv(RecvBuffer data, int peer) { start_recv(data, peer, nullptr); }
   Request recv_async(RecvBuffer data, int peer) { return async(&Communicator::start_recv, data, peer); }
+  // From whichever rank's message is there first; on completion *from is that rank, unless `from` is null.
+  void recv_any(RecvBuffer data, int* from) { start_any(data, from, nullptr); }
+  Request recv_any_async(RecvBuffer data, int* from) { return async(&Communicator::start_any, data, from); }
   // Both at once: neither waits for the other.
   void send_recv(SendBuffer send, int dest, RecvBuffer recv, int source) {
     start_send_recv(send, dest, recv, source, nullptr);
@@ -446,6 +448,9 @@ class Communicator {
   }
   void start_recv(RecvBuffer data, int peer, hdtRequest_t* request) {
     check(hdtRecv(data.data(), data.count(), common_type("recv", {}, data), peer, comm_, request));
+  }
+  void start_any(RecvBuffer data, int* from, hdtRequest_t* request) {
+    check(hdtRecvAny(data.data(), data.count(), common_type("recv_any", {}, data), from, comm_, request));
   }
   void start_send_recv(SendBuffer send, int dest, RecvBuffer recv, int source, hdtRequest_t* request) {
     const hdtDataType_t type = common_type("send_recv", send, recv);

@@ -58,6 +58,15 @@ TEST_P(LostRank, KilledWhileOthersReceiveFromIt) {
   expect_told(HDT_ERR_RANK_LOST, "rank 1");
 }
 
+TEST_P(LostRank, KilledWhileOthersReceiveFromAnyRank) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (rank != 1) ranks_[rank]->start("recv_any 100 4 0");
+  }
+  EXPECT_EQ(ranks_[0]->finish(20).result, HDT_IN_PROGRESS);
+  ranks_[1]->process().signal(SIGKILL);
+  expect_told(HDT_ERR_RANK_LOST, "rank 1");
+}
+
 TEST_P(LostRank, KilledWhileIdle) {
   ranks_[1]->process().signal(SIGKILL);
   ASSERT_TRUE(ranks_[1]->process().wait(Deadline::after_ms(kAnswerMs)));

@@ -99,6 +99,7 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
   if (verb == "broadcast") return hdtBroadcast(data, data, count, element, last, comm, nullptr);
   if (verb == "send") return hdtSend(data, count, element, last, comm, nullptr);
   if (verb == "recv") return hdtRecv(data, count, element, last, comm, nullptr);
+  if (verb == "recv_any") return hdtRecvAny(data, count, element, nullptr, comm, nullptr);
   extra = "unknown verb " + verb;
   return HDT_ERR_INVALID_USAGE;
 }

@@ -193,6 +193,14 @@ TEST_F(Why, MessageThatIsNotSent) {
               AllOf(HasSubstr("has not sent message 0 (40 bytes)"), HasSubstr("to rank 0")));
 }
 
+TEST_F(Why, MessageThatNobodySends) {
+  const Ranks ranks = group({0, 1}, "nobody");
+  ranks[1]->start("recv_any 10 4 0");
+  const auto verdict = await_verdict(world(), "nobody", "unmatched message");
+  EXPECT_THAT(sentence(verdict),
+              AllOf(HasSubstr("has sent a message to rank 1"), HasSubstr("from any rank")));
+}
+
 TEST_F(Why, MessageThatIsNotReceived) {
   const Ranks ranks = group({0, 0}, "unreceived");
   ranks[0]->start("send 10000000 4 1");  // more than the ring between them holds

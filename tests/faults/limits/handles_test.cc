@@ -58,6 +58,7 @@ std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
       {"Barrier", [](hdtComm_t c) { return hdtBarrier(c, nullptr); }},
       {"Send", [](hdtComm_t c) { return hdtSend(&one, 1, HDT_FLOAT32, 0, c, nullptr); }},
       {"Recv", [](hdtComm_t c) { return hdtRecv(two, 1, HDT_FLOAT32, 0, c, nullptr); }},
+      {"RecvAny", [](hdtComm_t c) { return hdtRecvAny(two, 1, HDT_FLOAT32, nullptr, c, nullptr); }},
       {"SendRecv", [](hdtComm_t c) { return hdtSendRecv(&one, 1, 0, two, 1, 0, HDT_FLOAT32, c, nullptr); }},
   };
 }

@@ -119,6 +119,7 @@ const char* unrefused() {
       {"hdtBarrier", hdtBarrier(comm, nullptr)},
       {"hdtSend", hdtSend(buffer, 1, HDT_INT32, 0, comm, nullptr)},
       {"hdtRecv", hdtRecv(buffer, 1, HDT_INT32, 0, comm, nullptr)},
+      {"hdtRecvAny", hdtRecvAny(buffer, 1, HDT_INT32, nullptr, comm, nullptr)},
       {"hdtSendRecv", hdtSendRecv(buffer, 1, 0, buffer, 1, 0, HDT_INT32, comm, nullptr)},
       {"hdtGroupStart", hdtGroupStart()},
       {"hdtGroupEnd", hdtGroupEnd()},

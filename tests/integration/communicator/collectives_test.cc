@@ -21,7 +21,8 @@ constexpr size_t kManyChunks[] = {9'001, 200'003};
 constexpr hdtDataType_t kTypes[] = {HDT_INT32,   HDT_INT64,  HDT_FLOAT16,    HDT_BFLOAT16,  HDT_FLOAT32,
                                     HDT_FLOAT64, HDT_INT8,   HDT_UINT8,      HDT_INT16,     HDT_UINT16,
                                     HDT_UINT32,  HDT_UINT64, HDT_FLOAT8E4M3, HDT_FLOAT8E5M2};
-constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG};
+constexpr hdtRedOp_t kReductions[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX,
+                                      HDT_AVG, HDT_BAND, HDT_BOR, HDT_BXOR};
 constexpr size_t kManyChunks[] = {9'001, 200'003, 1'500'001};
 #endif
 constexpr size_t kSizes[] = {0, 1, 7, 4097};
@@ -49,6 +50,7 @@ std::vector<Example> every_example(int ranks) {
     for (hdtDataType_t type : kTypes) {
       for (hdtRedOp_t op : kReductions) {
         if (operation >= Operation::kAllGather && op != HDT_SUM) continue;
+        if (!can_reduce(type, op)) continue;
         // The arithmetic of every type is the kernels' test: here the first six go through all sizes, the
         // others one.
         for (size_t count : kSizes) {
@@ -115,10 +117,12 @@ TEST_P(Shape, RandomCallsInFlight) {
   std::vector<Example> examples;
   for (unsigned i = 0; i < 40; ++i) {
     const size_t most = size_t{1} << random() % 19;
-    examples.push_back({kOperations[random() % std::size(kOperations)], kTypes[random() % std::size(kTypes)],
-                        kReductions[random() % std::size(kReductions)], random() % 2 == 0,
-                        random() % (most + 1), static_cast<int>(random() % static_cast<unsigned>(ranks)), i,
-                        random() % 2 == 0, random() % 3 == 0});
+    const hdtDataType_t type = kTypes[random() % std::size(kTypes)];
+    const hdtRedOp_t op = kReductions[random() % std::size(kReductions)];
+    examples.push_back({kOperations[random() % std::size(kOperations)], type,
+                        can_reduce(type, op) ? op : HDT_SUM, random() % 2 == 0, random() % (most + 1),
+                        static_cast<int>(random() % static_cast<unsigned>(ranks)), i, random() % 2 == 0,
+                        random() % 3 == 0});
   }
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     std::vector<std::unique_ptr<ExampleRun>> runs;

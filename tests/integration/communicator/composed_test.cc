@@ -95,6 +95,43 @@ TEST_P(Composed, PreMulSum) {
   });
 }
 
+// Wrong on this rank alone, whatever the call, also for the number that only ranks use among themselves.
+TEST_P(Composed, BitwiseReductionsOfFloatsAreRefused) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    std::vector<float> data(static_cast<size_t>(self.ranks), 1);
+    const std::vector<size_t> counts(data.size(), 1);
+    for (const hdtRedOp_t op : {HDT_BAND, HDT_BOR, HDT_BXOR}) {
+      for (const hdtDataType_t type : {HDT_FLOAT32, HDT_FLOAT16, HDT_BFLOAT16, HDT_FLOAT8E4M3}) {
+        const auto refused = [](hdtResult_t result) {
+          EXPECT_EQ(result, HDT_ERR_INVALID_ARGUMENT);
+          EXPECT_NE(std::string(hdtGetLastError()).find("bitwise reductions combine integers only"),
+                    std::string::npos)
+              << hdtGetLastError();
+        };
+        void* const at = data.data();
+        hdtRequest_t request = nullptr;
+        refused(hdtAllReduce(at, at, 1, type, op, self.comm, nullptr));
+        refused(hdtAllReduce(at, at, 0, type, op, self.comm, &request));
+        refused(hdtReduce(at, at, 1, type, op, 0, self.comm, nullptr));
+        refused(hdtReduceScatter(at, at, 1, type, op, self.comm, nullptr));
+        refused(hdtReduceScatterV(at, at, counts.data(), type, op, self.comm, nullptr));
+        EXPECT_EQ(request, nullptr);
+      }
+    }
+    const auto internal = static_cast<hdtRedOp_t>(HDT_AVG + 1);
+    EXPECT_EQ(hdtAllReduce(data.data(), data.data(), 1, HDT_INT32, internal, self.comm, nullptr),
+              HDT_ERR_INVALID_ARGUMENT);
+    uint16_t bits = static_cast<uint16_t>(1 << self.rank);
+    HDT_EXPECT(hdtAllReduce(&bits, &bits, 1, HDT_UINT16, HDT_BOR, self.comm, nullptr));
+    EXPECT_EQ(bits, (1 << self.ranks) - 1);
+    const std::vector<uint8_t> whole(counts.size(), static_cast<uint8_t>(1 << self.rank));
+    uint8_t part = 0;
+    HDT_EXPECT(
+        hdtReduceScatterV(whole.data(), &part, counts.data(), HDT_UINT8, HDT_BXOR, self.comm, nullptr));
+    EXPECT_EQ(part, (1 << self.ranks) - 1);
+  });
+}
+
 TEST_P(Composed, AllToAll) {
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     for (const size_t count : kCounts) {

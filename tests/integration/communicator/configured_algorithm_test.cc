@@ -54,8 +54,10 @@ std::vector<Example> every_type(int ranks, unsigned seed) {
   for (const Operation operation : {Operation::kAllReduce, Operation::kReduce, Operation::kReduceScatter,
                                     Operation::kAllGather, Operation::kBroadcast}) {
     for (int type = 0; type < kTypes; ++type) {
-      for (const hdtRedOp_t op : {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG}) {
+      for (const hdtRedOp_t op :
+           {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG, HDT_BAND, HDT_BOR, HDT_BXOR}) {
         if (operation >= Operation::kAllGather && op != HDT_SUM) continue;
+        if (!can_reduce(static_cast<hdtDataType_t>(type), op)) continue;
         all.push_back({operation, static_cast<hdtDataType_t>(type), op, random() % 2 == 0, random() % 20'000,
                        static_cast<int>(random() % static_cast<unsigned>(ranks)),
                        static_cast<unsigned>(all.size()), random() % 2 == 0});

@@ -185,6 +185,19 @@ TEST(Cpp, GroupsOfCalls) {
     }
     EXPECT_EQ(theirs[0], mine);
     expect_error(HDT_ERR_INVALID_USAGE, "", [] { check(hdtGroupEnd()); });
+    theirs.assign(4, -1);
+    std::vector<int> from(4, -1);
+    {
+      const CallGroup from_any;
+      for (int peer = 0; peer < 3; ++peer) comm.send({&mine, 1}, peer);
+      for (size_t i = 0; i < 3; ++i) comm.recv_any({&theirs[i], 1}, &from[i]);
+    }
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(theirs[i], from[i]);
+    Request any = comm.recv_any_async({&theirs[3], 1}, nullptr);
+    EXPECT_FALSE(any.test());
+    comm.send({&mine, 1}, mine);
+    any.wait();
+    EXPECT_EQ(theirs[3], mine);
     // A failure of what is in the group is thrown at its end. All ranks have ended the groups above.
     gate.barrier();
     if (comm.rank() == 2) return comm.abort();

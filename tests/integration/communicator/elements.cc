@@ -181,6 +181,15 @@ std::vector<double> reduced(const Example& example, int ranks, size_t first, siz
       case HDT_MAX:
         combine([](double a, double b) { return std::max(a, b); });
         break;
+      case HDT_BAND:
+        combine([](double a, double b) { return double(int64_t(a) & int64_t(b)); });
+        break;
+      case HDT_BOR:
+        combine([](double a, double b) { return double(int64_t(a) | int64_t(b)); });
+        break;
+      case HDT_BXOR:
+        combine([](double a, double b) { return double(int64_t(a) ^ int64_t(b)); });
+        break;
       default:
         combine([](double a, double b) { return a + b; });
         break;
@@ -214,6 +223,8 @@ std::vector<double> expected(const Example& example, int ranks, int rank, size_t
 
 }  // namespace
 
+bool can_reduce(hdtDataType_t type, hdtRedOp_t op) { return op < HDT_BAND || !is_float(type); }
+
 double precision(hdtDataType_t type) {
   switch (type) {
     case HDT_FLOAT16:
@@ -237,7 +248,7 @@ std::string Example::name() const {
   constexpr const char* kOperations[] = {"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast"};
   constexpr const char* kTypes[] = {"int32", "int64", "fp16",   "bf16",   "fp32",   "fp64",    "int8",
                                     "uint8", "int16", "uint16", "uint32", "uint64", "fp8e4m3", "fp8e5m2"};
-  constexpr const char* kReductions[] = {"sum", "prod", "min", "max", "avg"};
+  constexpr const char* kReductions[] = {"sum", "prod", "min", "max", "avg", "", "band", "bor", "bxor"};
   return std::string(kOperations[static_cast<int>(operation)]) + " " + kTypes[type] + " " + kReductions[op] +
          (in_place ? " in place" : "") + " of " + std::to_string(count) + ", root " + std::to_string(root);
 }

@@ -99,7 +99,9 @@ std::unique_ptr<Action> random_action(Random& random, const Rank& self) {
   const unsigned kind = random() % 7;
   if (kind >= 5) return std::make_unique<ExchangeAction>(kind == 5, count, shared, self);
   const auto type = static_cast<hdtDataType_t>(random() % (HDT_FLOAT8E5M2 + 1));
-  const auto op = static_cast<hdtRedOp_t>(random() % (HDT_AVG + 1));
+  constexpr hdtRedOp_t kOps[] = {HDT_SUM, HDT_PROD, HDT_MIN, HDT_MAX, HDT_AVG, HDT_BAND, HDT_BOR, HDT_BXOR};
+  const hdtRedOp_t any = kOps[random() % std::size(kOps)];
+  const hdtRedOp_t op = can_reduce(type, any) ? any : HDT_SUM;
   const bool in_place = random() % 2 == 0;
   const int root = static_cast<int>(random() % static_cast<unsigned>(self.ranks));
   const Example example{static_cast<Operation>(kind),           type,  op, in_place, count, root,

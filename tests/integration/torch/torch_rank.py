@@ -38,9 +38,19 @@ def reductions(rank, size):
     tensor = filled(float(rank))
     dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
     equal(tensor, (size - 1) / 2)
-    truth = torch.tensor([rank == 0, True, False])
-    dist.all_reduce(truth, op=dist.ReduceOp.BOR)
-    equal(truth, [True, True, False])
+    for op, expected in ((dist.ReduceOp.BAND, [False, True, False]), (dist.ReduceOp.BOR, [True, True, False]),
+                         (dist.ReduceOp.BXOR, [True, size % 2 == 1, False])):
+        truth = torch.tensor([rank == 0, True, False])
+        dist.all_reduce(truth, op=op)
+        equal(truth, expected)
+    for dtype in TYPES[4:]:  # the integers: one bit of each rank, one of all, one of all but rank 0
+        shared, rest = 1 << size, 2 << size
+        odd = (1 << size) - 1 + (shared if size % 2 == 1 else rest)
+        for op, expected in ((dist.ReduceOp.BAND, shared), (dist.ReduceOp.BOR, (4 << size) - 1),
+                             (dist.ReduceOp.BXOR, odd)):
+            tensor = filled((1 << rank) + shared + (rest if rank else 0), 9, dtype=dtype)
+            dist.all_reduce(tensor, op=op)
+            equal(tensor, expected)
     waves = filled(complex(rank, 1), dtype=torch.complex64)
     dist.all_reduce(waves)
     equal(waves, complex(size * (size - 1) // 2, size))
@@ -102,6 +112,36 @@ def messages(rank, size):
         tensor = torch.zeros(5)
         dist.recv(tensor, 0)
         equal(tensor, 7)
+    # From whoever comes first; each of the others sends two.
+    root = size - 1
+    if rank == root:
+        seen = []
+        for _ in range(2 * root):
+            tensor = torch.zeros(2, 3).t()  # not contiguous
+            source = dist.recv(tensor)
+            equal(tensor, 10 * source + seen.count(source))
+            seen.append(source)
+        assert sorted(seen) == sorted(2 * list(range(root))), seen
+    else:
+        for number in range(2):
+            dist.send(filled(10. * rank + number, 3, 2), root)
+    dist.barrier()
+    # Several at once; and in a group of other ranks than all.
+    if rank == 0:
+        tensors = [torch.zeros(1000) for _ in range(size - 1)]
+        for work in [dist.irecv(tensor) for tensor in tensors]:
+            work.wait()
+        found = sorted(tensor[0].item() for tensor in tensors)
+        assert found == list(range(1, size)), found
+        for tensor in tensors:
+            equal(tensor, tensor[0].item())
+    else:
+        dist.send(filled(float(rank), 1000), 0)
+    last = dist.new_group([0, size - 1])
+    if rank == 0:
+        assert dist.recv(filled(0.), group=last) == size - 1
+    elif rank == size - 1:
+        dist.send(filled(1.), 0, group=last)
     # Every rank begins with the messages for which its peer is last: one batch cannot deadlock.
     incoming = [torch.zeros(100_000) for _ in range(size)]
     outgoing = [filled(float(rank), 100_000) for _ in range(size)]
@@ -164,8 +204,14 @@ def refused(text, call):
 
 def wrong_calls(rank, size):
     refused("multiple", lambda: dist.all_to_all_single(torch.zeros(size + 1), torch.zeros(size + 1)))
-    refused("bitwise XOR", lambda: dist.all_reduce(filled(1, dtype=torch.int32), op=dist.ReduceOp.BXOR))
-    refused("any", lambda: dist.recv(torch.zeros(1)))
+    refused("bitwise XOR of Float", lambda: dist.all_reduce(filled(1.), op=dist.ReduceOp.BXOR))
+    refused("bitwise AND of Half",
+            lambda: dist.all_reduce(filled(1., dtype=torch.half), op=dist.ReduceOp.BAND))
+    work = dist.irecv(torch.zeros(1))  # from any rank
+    refused("once it is complete", work._source_rank)  # pylint: disable=protected-access
+    dist.isend(filled(1., 1), rank).wait()
+    work.wait()
+    assert work._source_rank() == rank  # pylint: disable=protected-access
     equal(torch.tensor(float(size)), size)  # the group works on
     tensor = filled(1.)
     dist.all_reduce(tensor)
@@ -181,13 +227,20 @@ def lost_rank(rank, size):
     refused(f"rank {size - 1}", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
 
 
+def lost_sender(rank, size):
+    dist.all_reduce(filled(1.))
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused(f"rank {size - 1}", lambda: dist.recv(torch.zeros(1)))
+
+
 def left_open(rank, size):
     """The interpreter ends with an operation that nobody waits for, and without destroy_process_group()."""
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
 
 
 CASES = {function.__name__: function for function in (
-    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, left_open)}
+    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, lost_sender, left_open)}
 
 
 def main():

@@ -27,8 +27,9 @@ class Torch(TorchJobs):
         self.passes(RANK, 1, 2, "left_open")
 
     def test_a_rank_that_is_lost(self):
-        for nodes, local in ((1, 3), (2, 1)):
-            *others, lost = self.job([RANK, "lost_rank"], nodes, local)
+        for case, nodes, local in (("lost_rank", 1, 3), ("lost_rank", 2, 1), ("lost_sender", 1, 3),
+                                   ("lost_sender", 2, 1)):
+            *others, lost = self.job([RANK, case], nodes, local)
             self.assertEqual(lost[0], -9, lost[1])
             for code, output in others:
                 self.assertEqual(code, 0, output)

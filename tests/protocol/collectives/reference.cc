@@ -74,6 +74,15 @@ int64_t combined(DataType type, ReduceOp op, int nodes, uint64_t element, uint64
       case ReduceOp::kMax:
         result = std::max(result, next);
         break;
+      case ReduceOp::kBand:
+        result &= next;
+        break;
+      case ReduceOp::kBor:
+        result |= next;
+        break;
+      case ReduceOp::kBxor:
+        result ^= next;
+        break;
       default:
         result += next;
     }

@@ -72,7 +72,7 @@ TEST(Options, AllMeansEverything) {
   const Options options = parsed({"all", "-d", "all", "-o", "all"});
   EXPECT_EQ(options.collectives.size(), 10u);
   EXPECT_EQ(options.types.size(), 14u);
-  EXPECT_EQ(options.ops.size(), 5u);
+  EXPECT_EQ(options.ops.size(), 8u);
 }
 
 TEST(Options, ALoneMinimumOrMaximumIsEnough) {

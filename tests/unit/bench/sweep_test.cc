@@ -51,9 +51,9 @@ TEST(Sweep, RunsEveryCombinationOnce) {
   sweep(options, run);
   EXPECT_EQ(run.right, 4);
   const auto report = nlohmann::json::parse(run.json);
-  // 4 sizes; per type: 5 ops each of allreduce and reduce_scatter, 5 ops * 4 roots of reduce, 4 roots each of
+  // 4 sizes; per type: 8 ops each of allreduce and reduce_scatter, 8 ops * 4 roots of reduce, 4 roots each of
   // broadcast, gather and scatter, allgather, alltoall and sendrecv once; one barrier.
-  EXPECT_EQ(report["rows"].size(), 4u * 14 * (5 + 5 + 5 * 4 + 3 * 4 + 3) + 1);
+  EXPECT_EQ(report["rows"].size(), 4u * 14 * (8 + 8 + 8 * 4 + 3 * 4 + 3) + 1);
   EXPECT_EQ(report["wrong"], 0);
   EXPECT_THAT(run.text, HasSubstr("# Out of bounds values : 0 OK"));
 }

@@ -33,6 +33,12 @@ uint64_t combine(hdtDataType_t type, hdtRedOp_t op, uint64_t a, uint64_t b) {
       return less ? a : b;
     case HDT_MAX:
       return less ? b : a;
+    case HDT_BAND:
+      return a & b;
+    case HDT_BOR:
+      return a | b;
+    case HDT_BXOR:
+      return a ^ b;
     default:
       return a + b;
   }

@@ -26,6 +26,11 @@ void set(T value, void* to) {
 
 template <typename T>
 T combine(ReduceOp op, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (op == ReduceOp::kBand) return a & b;
+    if (op == ReduceOp::kBor) return a | b;
+    if (op == ReduceOp::kBxor) return a ^ b;
+  }
   switch (op) {
     case ReduceOp::kProd:
       return a * b;

@@ -194,6 +194,22 @@ const Row kRows[] = {
      Cause::kUnmatchedMessage,
      {1},
      {"has not received message 0 (40 bytes) from rank 0"}},
+    {"MessageFromAnyRankNotSent",
+     {0, 0, 1},
+     [](FactsBuilder& w) { w.enter(2, message("recv", ipc::kAnyRank, 0, 3)); },
+     Cause::kUnmatchedMessage,
+     {},
+     {"no rank of group 000000aa", "has sent a message to", "rank 2 on node n1", "3.0 s",
+      "40 bytes from any rank"}},
+    {"MessageFromAnyRankBesideOneNotSent",
+     {0, 0, 1},
+     [](FactsBuilder& w) {
+       w.enter(0, message("recv", ipc::kAnyRank, 0, 3));
+       w.enter(2, message("recv", 1, 0, 3));
+     },
+     Cause::kUnmatchedMessage,
+     {1},
+     {"has not sent message 0 (40 bytes) to rank 2"}},
     {"MessageOfBothSides",
      {0, 0, 1},
      [](FactsBuilder& w) {

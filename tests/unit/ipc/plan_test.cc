@@ -104,6 +104,13 @@ TEST(Validate, RefusesWhatACallCannotBe) {
   call.op = static_cast<collectives::ReduceOp>(200);
   EXPECT_NE(validate(call, 4), "");
   call = {};
+  call.op = collectives::ReduceOp::kBxor;
+  EXPECT_EQ(validate(call, 4), "");
+  EXPECT_TRUE(is_sound(call));
+  call.type = DataType::kFloat8E5M2;
+  EXPECT_EQ(validate(call, 4), "no reduction bxor of float8_e5m2");
+  EXPECT_FALSE(is_sound(call));
+  call = {};
   call.count = uint64_t{1} << 60;
   EXPECT_NE(validate(call, 4), "");
 }

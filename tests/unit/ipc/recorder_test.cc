@@ -59,6 +59,14 @@ TEST_F(RecorderTest, AMessageMoves) {
   EXPECT_EQ(operation.code, Code::kSuccess);
 }
 
+TEST_F(RecorderTest, AMessageFromAnyRank) {
+  recorder_.begin(Recorded::kReceive, kAnyRank, 0, 1000);
+  EXPECT_EQ(read().at(0).text, "recv of 1000 bytes from any rank");
+  EXPECT_TRUE(read().at(0).is_message());
+  recorder_.begin(Recorded::kSend, kAnyRank, 0, 1000);
+  EXPECT_EQ(read().size(), 1U) << "nobody sends to any rank";
+}
+
 TEST_F(RecorderTest, KeepsTheLast1024) {
   for (uint64_t i = 0; i < kRecords + 100; ++i) recorder_.end(recorder_.begin(call(i), i));
   const auto operations = read();
