@@ -91,6 +91,8 @@ class Request {
     check(result);
     return true;
   }
+  // Has call(argument) made once it is complete, from within the library: hdtWhenDone says what it may do.
+  void when_done(void (*call)(void*), void* argument) { check(hdtWhenDone(request_, call, argument)); }
   // Gives the request away: the caller completes it by hdtWait or hdtTest.
   hdtRequest_t release() noexcept { return std::exchange(request_, nullptr); }
 
