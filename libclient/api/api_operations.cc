@@ -2,7 +2,9 @@
 // its arguments, builds a ipc::Call, and hands it to submit() (submit.h). Errors before the submission
 // concern this rank alone and leave the communicator as it was; what fails afterwards fails the group on
 // all ranks.
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "hdt/hdt.h"
 #include "libclient/api/submit.h"
@@ -22,6 +24,7 @@ using hdt::client::guarded;
 using hdt::client::guarded_for;
 using hdt::client::is_built_in;
 using hdt::client::is_me;
+using hdt::client::Notice;
 using hdt::client::Operation;
 using hdt::client::Posting;
 using hdt::client::ranks_of;
@@ -252,5 +255,29 @@ hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms) {
       *request = nullptr;
     }
     return result;
+  });
+}
+
+// The notices are made first, as nothing may fail once the first of them is given. A count of one is this
+// call's own: the caller's function is not called before every operation has its notice.
+hdtResult_t hdtWhenDone(hdtRequest_t request, void (*call)(void*), void* argument) {
+  if (call == nullptr) return report(Status(Code::kInvalidArgument, "call is null"));
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  if (request == nullptr) {
+    call(argument);
+    return HDT_SUCCESS;
+  }
+  const auto found = requests.find(reinterpret_cast<uintptr_t>(request));
+  if (!found) return report(ended_request());
+  return guarded([&] {
+    const auto& operations = found->posting.operations;
+    const auto left = std::make_shared<std::atomic<size_t>>(operations.size() + 1);
+    std::vector<std::unique_ptr<Notice>> notices;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      notices.push_back(std::make_unique<Notice>(Notice{call, argument, left}));
+    }
+    for (size_t i = 0; i < operations.size(); ++i) operations[i]->when_done(std::move(notices[i]));
+    if (left->fetch_sub(1, std::memory_order_acq_rel) == 1) call(argument);
+    return HDT_SUCCESS;
   });
 }

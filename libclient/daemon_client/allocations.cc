@@ -6,8 +6,6 @@
 
 #include <cerrno>
 
-#include "base/fork_mark.h"
-
 namespace hdt::client {
 
 namespace {
@@ -16,8 +14,10 @@ constexpr size_t kPage = 4096;
 
 }  // namespace
 
+// Never destroyed: a program's threads and static destructors may use, and free, its memory until the process
+// ends.
 Allocations& Allocations::instance() {
-  static KeptInCopies<Allocations> all;
+  static auto* const all = new Allocations;
   return *all;
 }
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from hdt_torch import _C
 
-__all__ = ["Options"]
+__all__ = ["Options", "shared_memory", "use_shared_memory"]
 
 
 @dataclasses.dataclass
@@ -29,6 +29,28 @@ class Options:
     group_class: Optional[str] = None
     # Reductions give the same bits however ranks are placed, whatever a message's size.
     deterministic: bool = False
+
+
+def use_shared_memory(min_bytes=64 << 10):
+    """Puts the tensors made from now on into memory that the ranks of a node and its daemon share, if they
+    have at least `min_bytes`: collectives then work on them without copies. Call it before the model is made.
+    Another call changes `min_bytes` alone. Tensors made before, from NumPy or from files are ordinary."""
+    if min_bytes < 1:
+        raise ValueError(f"min_bytes is {min_bytes}; expected at least 1")
+    _C.use_shared_memory(min_bytes)
+
+
+def shared_memory():
+    """Figures of the shared memory of this process, a dict:
+
+    min_bytes       of use_shared_memory(); 0 if it was not called
+    bytes_in_use    of tensors there now, in whole pages of 4,096 bytes
+    bytes_held      of all slabs; the system gives them memory as they are first written
+    blocks, slabs   their numbers
+    fallbacks       tensors of min_bytes and more that got ordinary memory, as there was no more of the shared
+    fallback_bytes  their bytes
+    """
+    return _C.shared_memory()
 
 
 def _create(group, options):

@@ -1,8 +1,9 @@
 // module.cc: the Python module hdt_torch._C: makes a process group, and closes all of them at the end of the
-// interpreter.
+// interpreter; shared memory.
 #include <torch/csrc/utils/pybind.h>
 
 #include "process_group.h"
+#include "shared_allocator.h"
 
 namespace py = pybind11;
 
@@ -23,9 +24,24 @@ c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d:
   return c10::make_intrusive<hdt_torch::ProcessGroupHDT>(options);
 }
 
+py::dict shared_memory() {
+  const hdt_torch::SharedMemoryFigures figures = hdt_torch::shared_memory_figures();
+  py::dict made;
+  made["min_bytes"] = figures.min_bytes;
+  made["bytes_in_use"] = figures.pool.in_use;
+  made["bytes_held"] = figures.pool.held;
+  made["blocks"] = figures.pool.blocks;
+  made["slabs"] = figures.pool.slabs;
+  made["fallbacks"] = figures.fallbacks;
+  made["fallback_bytes"] = figures.fallback_bytes;
+  return made;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
   module.def("create", &create, py::call_guard<py::gil_scoped_release>());
   module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
+  module.def("use_shared_memory", &hdt_torch::use_shared_memory);
+  module.def("shared_memory", &shared_memory);
 }

@@ -19,6 +19,15 @@ void check(hdtResult_t result, const char* what) {
 void Operation::begin(const std::function<hdtResult_t(hdtRequest_t*)>& call) {
   requests_.push_back(nullptr);
   check(call(&requests_.back()), name_);
+  handles_.push_back(requests_.back());
+}
+
+// Where libhdt cannot note the call, as the request is complete or there is no memory, it is made now: who is
+// called then waits for the request, or finds it complete.
+void Operation::when_requests_end(void (*call)(void*), void* argument) const {
+  for (const hdtRequest_t handle : handles_) {
+    if (hdtWhenDone(handle, call, argument) != HDT_SUCCESS) call(argument);
+  }
 }
 
 void Operation::ended(hdtResult_t result) {
@@ -100,39 +109,56 @@ void Operation::when_done(std::function<void()> callback) {
 
 // --- CompletionThread --------------------------------------------------------------------------------------
 
-void CompletionThread::adopt(std::shared_ptr<Operation> operation) {
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (!state_->closed) {
-      state_->waiting.push_back(std::move(operation));
-      if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(*state); });
-      state_->changed.notify_one();
-      return;
+// One adopted operation: libhdt's calls count its requests down. Nothing here needs memory or throws, as they
+// come from inside libhdt.
+struct CompletionThread::Notice {
+  std::shared_ptr<State> state;
+  std::list<std::shared_ptr<Operation>> operation;
+  std::atomic<size_t> left;
+
+  static void count_down(void* argument) {
+    auto* const notice = static_cast<Notice*>(argument);
+    if (notice->left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    {
+      const std::lock_guard lock(notice->state->mutex);
+      notice->state->ended.splice(notice->state->ended.end(), notice->operation);
+      notice->state->changed.notify_one();
     }
+    delete notice;
   }
-  operation->wait(std::nullopt);
+};
+
+// The notice counts one more, so that it is there until all requests know of it.
+void CompletionThread::adopt(std::shared_ptr<Operation> operation) {
+  std::unique_lock lock(state_->mutex);
+  if (state_->closed) {
+    lock.unlock();
+    operation->wait(std::nullopt);
+    return;
+  }
+  if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(*state); });
+  auto* const notice = new Notice{state_, {operation}, operation->requests() + 1};
+  ++state_->adopted;
+  lock.unlock();
+  operation->when_requests_end(&Notice::count_down, notice);
+  Notice::count_down(notice);
 }
 
+// Without the mutex while operations end: callbacks may begin others, and drop some.
 void CompletionThread::run(State& state) {
+  std::unique_lock lock(state.mutex);
   for (;;) {
+    state.changed.wait(lock, [&] { return !state.ended.empty() || (state.closed && state.adopted == 0); });
+    if (state.ended.empty()) return;
     std::list<std::shared_ptr<Operation>> mine;
-    {
-      std::unique_lock lock(state.mutex);
-      state.changed.wait(lock, [&] { return state.closed || !state.waiting.empty(); });
-      if (state.waiting.empty()) return;
-      mine = state.waiting;
-    }
-    // Without the mutex: callbacks may begin operations, and drop others.
-    size_t completed = 0;
-    for (const auto& operation : mine) completed += operation->test() ? 1 : 0;
-    if (completed == 0) mine.front()->wait(kLook);
-    std::list<std::shared_ptr<Operation>> dropped;  // outside of the lock, as tensors go with them
-    const std::lock_guard lock(state.mutex);
-    for (auto it = state.waiting.begin(); it != state.waiting.end();) {
-      const auto next = std::next(it);
-      if ((*it)->done()) dropped.splice(dropped.end(), state.waiting, it);
-      it = next;
-    }
+    mine.swap(state.ended);
+    lock.unlock();
+    // A thread that waits for the same operation holds its mutex, but not for long.
+    for (const auto& operation : mine) operation->wait(std::nullopt);
+    const size_t ended = mine.size();
+    mine.clear();  // tensors go with them
+    lock.lock();
+    state.adopted -= ended;
   }
 }
 

@@ -61,6 +61,9 @@ class Operation {
   std::exception_ptr failure() const { return done() ? failure_ : nullptr; }
   // Runs `callback` once the operation is complete: now, if it is.
   void when_done(std::function<void()> callback);
+  size_t requests() const { return handles_.size(); }
+  // Has `call(argument)` made for each request, once it has ended: hdtWhenDone says what the call may do.
+  void when_requests_end(void (*call)(void*), void* argument) const;
   const char* name() const { return name_; }
 
  private:
@@ -74,6 +77,8 @@ class Operation {
   // waits holds it for as long.
   std::timed_mutex mutex_;
   std::vector<hdtRequest_t> requests_;
+  // The same, but constant after begin(); those that are complete are handles of nothing.
+  std::vector<hdtRequest_t> handles_;
   std::function<void()> copy_out_;
   // Written under mutex_, before done_ (release).
   std::exception_ptr failure_;
@@ -84,10 +89,8 @@ class Operation {
 };
 
 // Completes operations for which nobody waits: whose Work was asked for its future, or was dropped. Owned by
-// a Group; its thread starts with the first of them, and is joined by close().
-//
-// libhdt moves operations without this thread, but has no call that waits for any of several requests. So the
-// thread waits for the oldest, and looks at the others each kLook.
+// a Group; its thread starts with the first of them, and is joined by close(). It sleeps until libhdt says
+// that one of them has ended (hdtWhenDone).
 class CompletionThread {
  public:
   // Starts no thread.
@@ -104,15 +107,16 @@ class CompletionThread {
   void forget();
 
  private:
-  static constexpr Milliseconds kLook{1};
-
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    // Guarded by mutex.
-    std::list<std::shared_ptr<Operation>> waiting;
+    // Guarded by mutex. Operations whose requests have ended, in that order.
+    std::list<std::shared_ptr<Operation>> ended;
+    // Operations that adopt() has taken and the thread has not ended.
+    size_t adopted = 0;
     bool closed = false;
   };
+  struct Notice;
   static void run(State& state);
 
   // Shared with the thread, which outlives this object if it closes itself.

@@ -430,6 +430,15 @@ HDT_API hdtResult_t hdtTest(hdtRequest_t* request);
  * at its own deadline: *request tells the two apart. A NULL request or *request succeeds. */
 HDT_API hdtResult_t hdtWait(hdtRequest_t* request, int64_t timeout_ms);
 
+/* Has call(argument) made once, when the operation is complete or has failed. A program that has many
+ * requests under way can thus sleep until any of them ends. The thread that ends the operation makes it,
+ * whichever that is, inside the library. So it must be short, must not block, call anything of HDT or
+ * throw: it sets a flag and wakes a thread. If the operation has ended, and for a NULL request, it is made
+ * before hdtWhenDone returns. The request still needs hdtWait or hdtTest. If another thread completes it
+ * by them just then, the call may come a moment later. HDT_ERR_INVALID_ARGUMENT: call is NULL, or the
+ * request was completed. Unless the result is HDT_SUCCESS, the call is never made. */
+HDT_API hdtResult_t hdtWhenDone(hdtRequest_t request, void (*call)(void* argument), void* argument);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,8 +4,7 @@
 //
 // Errors. Every function throws hdt::Error if its call fails, except for destructors, moves and functions
 // that are noexcept. A call that throws has not begun an operation, or its operation has ended. Buffers that
-// do not fit together (length, element type) are refused with HDT_ERR_INVALID_ARGUMENT before anything is
-// begun: this concerns the calling rank alone, and the others wait for its call (hdt.h says more).
+// do not fit together are refused before that, on the calling rank alone; others then wait for its call.
 //
 // Lifetime. Buffers, and what recv_any() writes the source to, belong to an operation from its call until
 // it has ended. Declare them before the Request or the CallGroup that refers to them: objects of a scope are
@@ -14,15 +13,14 @@
 // call Communicator::abort() first if nobody is to wait so long. A Request and a PreMulSum may outlive their
 // Communicator; a moved Communicator keeps its handle, so they stay valid.
 //
-// Thread safety. Any thread may call any function of a Communicator, under the rules of hdt.h for the order
-// of calls; moving and destroying it are for one thread, while no other uses it. A Request, a Memory and a
-// PreMulSum are used by one thread at a time. A CallGroup belongs to the thread that made it.
+// Thread safety. Any thread may call any function of a Communicator, in the order that hdt.h asks for; one
+// moves or destroys it while no other uses it. A Request, a Memory and a PreMulSum are for one thread at a
+// time, and a CallGroup for the thread that made it.
 //
 // Element types. Integers, float and double have theirs by TypeOf, and so has std::byte. For the 16-bit and
 // 8-bit floats, which have no type in C++17, pass the type with the buffer, {pointer, count, HDT_BFLOAT16},
 // or specialise TypeOf for the type that the program uses:
-//     template <>
-//     struct hdt::TypeOf<c10::BFloat16> : std::integral_constant<hdtDataType_t, HDT_BFLOAT16> {};
+//     template <> struct hdt::TypeOf<c10::BFloat16> : std::integral_constant<hdtDataType_t, HDT_BFLOAT16> {};
 #ifndef HDT_HDT_HPP
 #define HDT_HDT_HPP
 
@@ -38,7 +36,7 @@
 
 namespace hdt {
 
-// The version of the library that the program runs with, encoded as HDT_VERSION.
+// Of the library that the program runs with, encoded as HDT_VERSION.
 inline int version() {
   int number = 0;
   check(hdtGetVersion(&number));
@@ -90,6 +88,8 @@ class Request {
     check(result);
     return true;
   }
+  // Has call(argument) made once it is complete, from within the library: hdtWhenDone says what it may do.
+  void when_done(void (*call)(void*), void* argument) { check(hdtWhenDone(request_, call, argument)); }
   // Gives the request away: the caller completes it by hdtWait or hdtTest.
   hdtRequest_t release() noexcept { return std::exchange(request_, nullptr); }
 

@@ -132,6 +132,9 @@ TEST(Handles, OfARequestThatAnotherCopyHasCompleted) {
       EXPECT_EQ(hdtTest(&copy), HDT_ERR_INVALID_ARGUMENT);
       EXPECT_THAT(hdtGetLastError(), HasSubstr("the request is not under way"));
       EXPECT_EQ(hdtWait(&copy, -1), HDT_ERR_INVALID_ARGUMENT);
+      EXPECT_EQ(hdtWhenDone(
+                    copy, [](void*) { FAIL() << "called"; }, nullptr),
+                HDT_ERR_INVALID_ARGUMENT);
     }
     int number = 0;
     auto stray = reinterpret_cast<hdtRequest_t>(&number);

@@ -125,6 +125,8 @@ const char* unrefused() {
       {"hdtGroupEnd", hdtGroupEnd()},
       {"hdtTest", hdtTest(&request)},
       {"hdtWait", hdtWait(&request, -1)},
+      {"hdtWhenDone", hdtWhenDone(
+                          request, [](void*) { std::abort(); }, nullptr)},
   };
   for (const auto& [name, result] : calls) {
     if (result != HDT_ERR_INVALID_USAGE) return name;

@@ -1,6 +1,9 @@
 // async_test.cc: requests, many at once, several groups from several threads, memory of the library.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -45,6 +48,104 @@ TEST(Async, TestSaysInProgressUntilEveryoneHasCome) {
     EXPECT_EQ(request, nullptr);
     EXPECT_EQ(value, 3);
     HDT_EXPECT(hdtWait(&request, -1));  // a null request
+  });
+}
+
+// Calls that hdtWhenDone has promised, and how many have been made.
+struct Calls {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t made = 0;
+  static void count(void* calls) {
+    auto* const self = static_cast<Calls*>(calls);
+    const std::lock_guard lock(self->mutex);
+    ++self->made;
+    self->changed.notify_all();
+  }
+  // False: fewer after half a minute.
+  bool wait_for(size_t expected) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(30), [&] { return made >= expected; });
+  }
+  size_t now() {
+    const std::lock_guard lock(mutex);
+    return made;
+  }
+};
+
+// The rank sleeps until the last of its requests has ended: nobody waits for or tests any of them.
+TEST(Async, CallsAreMadeOnceWhenRequestsAreDone) {
+  constexpr size_t kRequests = 60;
+  for (const Placement& placement : {Placement{0, 0}, Placement{0, 1, 1}}) {
+    Nodes::instance().run(placement, [&](Rank& self) {
+      std::vector<int64_t> values(kRequests);
+      std::vector<hdtRequest_t> requests(kRequests);
+      Calls calls;
+      for (size_t i = 0; i < kRequests; ++i) {
+        values[i] = self.rank;
+        if (i % 3 == 0) {  // of several messages
+          requests[i] = nullptr;
+          HDT_EXPECT(hdtGather(&values[i], values.data(), 0, HDT_INT64, 0, self.comm, &requests[i]));
+        } else {
+          HDT_EXPECT(hdtAllReduce(&values[i], &values[i], 1, HDT_INT64, HDT_MAX, self.comm, &requests[i]));
+        }
+        for (int twice = 0; twice < 2; ++twice) HDT_EXPECT(hdtWhenDone(requests[i], &Calls::count, &calls));
+      }
+      EXPECT_TRUE(calls.wait_for(2 * kRequests)) << calls.now();
+      for (size_t i = 0; i < kRequests; ++i) {
+        EXPECT_EQ(hdtTest(&requests[i]), HDT_SUCCESS);
+        if (i % 3 != 0) {
+          EXPECT_EQ(values[i], static_cast<int64_t>(placement.size()) - 1);
+        }
+      }
+      EXPECT_EQ(calls.now(), 2 * kRequests);
+      HDT_EXPECT(hdtWhenDone(nullptr, &Calls::count, &calls));
+      EXPECT_EQ(calls.now(), 2 * kRequests + 1);
+    });
+  }
+}
+
+TEST(Async, CallsAreMadeForRequestsThatFail) {
+  for (const Placement& placement : {Placement{0, 0}, Placement{0, 1}}) {
+    Nodes::instance().run(placement, [&](Rank& self) {
+      int32_t value = 0, token = 0;
+      if (self.rank == 1) {
+        HDT_EXPECT(hdtRecv(&token, 1, HDT_INT32, 0, self.comm, nullptr));
+        HDT_EXPECT(hdtCommAbort(self.comm));
+        return;
+      }
+      hdtRequest_t request = nullptr;
+      HDT_EXPECT(hdtRecv(&value, 1, HDT_INT32, 1, self.comm, &request));
+      EXPECT_EQ(hdtWhenDone(request, nullptr, nullptr), HDT_ERR_INVALID_ARGUMENT);
+      Calls calls;
+      HDT_EXPECT(hdtWhenDone(request, &Calls::count, &calls));
+      HDT_EXPECT(hdtSend(&token, 1, HDT_INT32, 1, self.comm, nullptr));
+      EXPECT_TRUE(calls.wait_for(1));
+      EXPECT_EQ(hdtTest(&request), HDT_ERR_ABORTED);
+      EXPECT_EQ(request, nullptr);
+      EXPECT_EQ(calls.now(), 1U);
+    });
+  }
+}
+
+// Nothing happens between the call and the deadline that anybody else would notice.
+TEST(Async, ACallIsMadeAtTheDeadline) {
+  Nodes::instance().run({0, 0}, [&](Rank& self) {
+    hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+    config.timeout_ms = 300;
+    hdtComm_t brief = nullptr;
+    HDT_EXPECT(hdtCommSplit(self.comm, 0, self.rank, &brief, &config));
+    if (self.rank == 0) {
+      int32_t value = 0;
+      hdtRequest_t request = nullptr;
+      HDT_EXPECT(hdtRecv(&value, 1, HDT_INT32, 1, brief, &request));
+      Calls calls;
+      HDT_EXPECT(hdtWhenDone(request, &Calls::count, &calls));
+      EXPECT_TRUE(calls.wait_for(1));
+      EXPECT_EQ(hdtTest(&request), HDT_ERR_TIMEOUT);
+    }
+    HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+    HDT_EXPECT(hdtCommDestroy(brief));
   });
 }
 

@@ -1,8 +1,10 @@
 // cpp_objects_test.cc: what hdt.hpp has besides operations: buffers, memory, requests, groups of calls and of
 // ranks, reductions, and their errors.
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include "base/clock.h"
 #include "tests/integration/communicator/cpp_ranks.h"
@@ -150,8 +152,14 @@ TEST(Cpp, Requests) {
       EXPECT_FALSE(request.test());
       EXPECT_FALSE(request.wait_for(milliseconds(10)));
       comm.send({&token, 1}, 1);
+      std::atomic<bool> called{false};
+      const auto note = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); };
+      request.when_done(note, &called);
       Request moved(std::move(request));
       EXPECT_FALSE(request);  // NOLINT: what a moved one names is part of the interface
+      const hdt::Deadline deadline = hdt::Deadline::after_ms(30'000);
+      while (!called && !deadline.expired()) std::this_thread::yield();
+      EXPECT_TRUE(called);
       moved.wait();
       EXPECT_FALSE(moved);
     } else {
