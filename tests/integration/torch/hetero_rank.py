@@ -1,4 +1,4 @@
-"""hetero_rank.py CASE...: one rank of a job of unequal data parallelism, as hetero_test.py starts it. It ends
+"""hetero_rank.py CASE...: one rank of a job of unequal data parallelism, as torch_hetero_test.py starts it. It ends
 with 0 if everything that it checks holds. SEED: of what is random, the same on all ranks."""
 
 import datetime

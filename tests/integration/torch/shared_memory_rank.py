@@ -1,5 +1,5 @@
 """shared_memory_rank.py CASE...: one rank of a job whose tensors are in shared memory, as
-shared_memory_test.py starts it. It ends with 0 if everything that it checks holds."""
+torch_shared_memory_test.py starts it. It ends with 0 if everything that it checks holds."""
 
 import datetime
 import gc

@@ -1,4 +1,4 @@
-"""hetero_test.py BUILD: unequal data parallelism (hdt_torch.hetero): the division of batches by itself, and
+"""torch_hetero_test.py BUILD: unequal data parallelism (hdt_torch.hetero): the division of batches by itself, and
 training in jobs. The interpreter must be the one that has torch."""
 
 import os
@@ -19,7 +19,7 @@ SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 31)))
 
 
 def setUpModule():  # pylint: disable=invalid-name
-    print(f"hetero_test: HDT_TEST_SEED={SEED}", flush=True)
+    print(f"torch_hetero_test: HDT_TEST_SEED={SEED}", flush=True)
 
 
 class Division(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""shared_memory_test.py BUILD: tensors in memory that ranks share, by processes that host or find an embedded
+"""torch_shared_memory_test.py BUILD: tensors in memory that ranks share, by processes that host or find an embedded
 daemon. The interpreter must be the one that has torch."""
 
 import os
