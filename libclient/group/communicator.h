@@ -112,8 +112,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Moves what can be moved, unless another thread is at it. True if anything was done.
   bool try_progress();
-  // Looks for some microseconds whether `done()`, and moves what can be moved. Only on one node, and where each
-  // rank has a core to itself.
+  // Looks for some microseconds whether `done()`, and moves what can be moved. Only on one node, and where
+  // each rank has a core to itself.
   template <typename Done>
   void look_briefly(Done done) {
     if (!access_.one_node()) return;
