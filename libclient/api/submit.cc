@@ -150,7 +150,10 @@ hdtResult_t submit_by(const CommRef& comm, hdtRequest_t* request, const void* po
     if (!posted.is_ok()) return report(posted.status());
     // 4. Keep the operations, whatever happens.
     filed.posting = posted.take();
-    // 5. The progress thread moves what could not be completed at once.
+    // 5. The progress thread moves what could not be completed at once. Waking it costs more than some looks,
+    //    in which the other ranks of the node come, if they are about to. Calls of a group may need one
+    //    another, so they do not look.
+    if (!in_group()) communicator.look_briefly([&] { return filed.done(); });
     if (!filed.done()) ProgressThread::instance().wake(comm->communicator);
     // 6. Hand them out. Nothing fails from here on.
     if (request == nullptr) {

@@ -9,18 +9,23 @@
 // Lock order: Communicator::mutex_, then Allocations' mutex, then everything in Session.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "libclient/common/spin.h"
 #include "libclient/daemon_client/session.h"
 #include "libclient/group/deterministic_calls.h"
 #include "libclient/group/ring_queue.h"
 #include "libclient/intranode/intranode_queue.h"
 
 namespace hdt::client {
+
+// Looks of a thread that has begun an operation for which it will wait later.
+inline constexpr int kBriefRounds = 40;
 
 // How the group was made. Constant for the life of the communicator.
 struct CommunicatorOptions {
@@ -109,6 +114,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Moves what can be moved, unless another thread is at it. True if anything was done.
   bool try_progress();
+  // Looks for some microseconds whether `done()`, and moves what can be moved. Only on one node, and where
+  // each rank has a core to itself.
+  template <typename Done>
+  void look_briefly(Done done) {
+    if (!access_.one_node()) return;
+    for (int i = std::min(quick_rounds(access_.layout()), kBriefRounds); i > 0 && !done(); --i) {
+      (void)try_progress();
+      relax();
+    }
+  }
   // Operations are pending, and no thread waits in this communicator. Both values may change at any
   // time; a thread that stops waiting looks again and wakes the progress thread.
   bool needs_progress() const {
