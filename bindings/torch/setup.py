@@ -7,7 +7,8 @@ import sys
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-SOURCES = ["src/operation.cc", "src/process_group.cc", "src/module.cc"]
+SOURCES = ["src/class_map.cc", "src/operation.cc", "src/process_group.cc", "src/process_group_2.cc",
+           "src/module.cc"]
 
 
 def pkg_config(*flags):

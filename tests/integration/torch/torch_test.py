@@ -13,6 +13,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_rank.py")
 EXAMPLE = os.path.join(ROOT, "docs", "examples", "torch", "ddp.py")
 TIMEOUT_S = 90
+ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
 
 
 class Torch(unittest.TestCase):
@@ -50,10 +51,10 @@ class Torch(unittest.TestCase):
                 self.assertEqual(code, 0, f"rank {rank}:\n{output}")
 
     def test_one_node(self):
-        self.passes(1, 2, "reductions", "exchanges", "messages", "groups", "training", "wrong_calls")
+        self.passes(1, 2, *ALL)
 
     def test_two_nodes(self):
-        self.passes(2, 2, "reductions", "exchanges", "messages", "groups", "training", "wrong_calls")
+        self.passes(2, 2, *ALL)
 
     def test_example(self):
         for rank, (code, output) in enumerate(self.job([EXAMPLE], 1, 2)):
