@@ -11,7 +11,8 @@ namespace hdt_torch {
 void check(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return;
   const std::string text = hdtGetLastError();
-  throw_backend_error(std::string("hdt: ") + what + ": " + (result == HDT_ERR_TIMEOUT ? "timeout: " : "") +
+  throw_backend_error(std::string("hdt: ") + what + ": " +
+                      (result == HDT_ERR_TIMEOUT ? "the timeout is over: " : "") +
                       (text.empty() ? hdtGetErrorString(result) : text));
 }
 
