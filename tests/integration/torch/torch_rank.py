@@ -138,8 +138,9 @@ def groups(rank, size):
 def class_map(rank, size):
     """The class of a group is that which HDT_CLASS_MAP has for its description, where torch has them."""
     described = {"group_desc": "mesh_tp"} if TORCH >= (2, 3) else {}
-    os.environ["HDT_CLASS_MAP"] = "*dp*=bulk,*tp*=no-such-class"
-    refused("no-such-class" if described else "no descriptions", lambda: dist.new_group(**described))
+    too_long = "x" * 1000
+    os.environ["HDT_CLASS_MAP"] = f"*dp*=bulk,*tp*={too_long}"
+    refused(f"class '{too_long}'" if described else "no descriptions", lambda: dist.new_group(**described))
     os.environ["HDT_CLASS_MAP"] = "no class"
     refused("'no class'" if described else "no descriptions", lambda: dist.new_group(**described))
     del os.environ["HDT_CLASS_MAP"]
