@@ -33,8 +33,8 @@ class Options:
 
 
 def _description():
-    """The group_desc of the group that torch is making. torch sets it only when the group is made, so it is
-    looked up in the function of torch that makes it. None: this torch has no descriptions (before 2.3)."""
+    """The group_desc of the group that torch is making. torch sets it only when the group is made, so it
+    is looked up in the function of torch that makes it. None: this torch has no descriptions (before 2.3)."""
     frame = sys._getframe()  # pylint: disable=protected-access
     while frame is not None:
         if frame.f_globals.get("__name__") == "torch.distributed.distributed_c10d":
@@ -50,8 +50,8 @@ def _class_of_group():
         return ""
     description = _description()
     if description is None:
-        raise RuntimeError("hdt: HDT_CLASS_MAP is set, but this torch has no descriptions of groups; unset it, "
-                           "and pass pg_options=hdt_torch.Options(group_class=...) instead")
+        raise RuntimeError("hdt: HDT_CLASS_MAP is set, but this torch has no descriptions of groups; "
+                           "unset it, and pass pg_options=hdt_torch.Options(group_class=...) instead")
     return _C.class_of(description)
 
 

@@ -1,6 +1,6 @@
 // call.h: what every function of ProcessGroupHDT is made of: a call's tensors as libhdt's buffers and types,
-// its requests, and the Work that torch gets for it. Included by the two process_group files alone, as torch's
-// headers take long to compile.
+// its requests, and the Work that torch gets for it. Included by the two process_group files alone, as
+// torch's headers take long to compile.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -131,7 +131,7 @@ class Reduction {
   operator hdtRedOp_t() const { return op_; }
 
  private:
-  // The factor that is a tensor: in torch 1.13 one of a list, later the only one. Undefined if it is a number.
+  // The factor that is a tensor: in torch 1.13 one of a list, later the only one. Undefined for a number.
   template <typename Factors>
   static at::Tensor factor_of(const Factors& factors, [[maybe_unused]] const char* call) {
     if constexpr (requires { factors.tensor_factors; }) {

@@ -1,5 +1,5 @@
-// module.cc: the Python module hdt_torch._C: makes a process group, names its class, and closes all of them at
-// the end of the interpreter.
+// module.cc: the Python module hdt_torch._C: makes a process group, names its class, and closes all of them
+// at the end of the interpreter.
 #include <torch/csrc/utils/pybind.h>
 
 #include "class_map.h"

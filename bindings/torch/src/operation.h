@@ -29,9 +29,9 @@ struct Failure : std::runtime_error {
 // Throws what torch has for the failure of a backend, with this text. Defined where torch is seen.
 [[noreturn]] void throw_backend_error(const std::string& text);
 
-// Throws unless `result` is HDT_SUCCESS, with HDT's own words: they name the rank, the operation, the group and
-// the cause. To be called in the thread that made the call `what`, as the text is the thread's. A deadline that
-// is over is called a timeout, as torch does.
+// Throws unless `result` is HDT_SUCCESS, with HDT's own words: they name the rank, the operation, the group
+// and the cause. To be called in the thread that made the call `what`, as the text is the thread's. A
+// deadline that is over is called a timeout, as torch does.
 void check(hdtResult_t result, const char* what);
 
 // One or several requests of libhdt that make one operation of torch, and what has to happen at their end.

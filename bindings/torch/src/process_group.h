@@ -2,8 +2,8 @@
 // interface and has no algorithm of its own.
 //
 // Interfaces of torch: up to 2.0 a backend is a c10d::ProcessGroup, from 2.1 on a c10d::Backend. What differs
-// between versions is in the few lines below that look at HDT_TORCH_*, and in process_group_2.cc, which has what
-// only a c10d::Backend has; the rest is one source.
+// between versions is in the few lines below that look at HDT_TORCH_*, and in process_group_2.cc, which has
+// what only a c10d::Backend has; the rest is one source.
 #pragma once
 
 #include <torch/csrc/api/include/torch/version.h>
@@ -139,8 +139,8 @@ class ProcessGroupHDT : public BackendBase {
   // Waits for this rank's operations, at most until their deadline, and leaves the group.
   void shutdown() { group_->close(); }
   c10::intrusive_ptr<Options> getBackendOptions();
-  // A new group of those ranks of this one, which the store knows each other by; null on the others. Without a
-  // class of its own ($HDT_CLASS_MAP, by the options' description) it has this group's.
+  // A new group of those ranks of this one, which the store knows each other by; null on the others. Without
+  // a class of its own ($HDT_CLASS_MAP, by the description in the options) it has this one's.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options);

@@ -1,5 +1,5 @@
-// process_group_2.cc: what a c10d::Backend (torch 2.1 and later) has beyond the ProcessGroup of torch 1.13. See
-// process_group.h. Empty for older versions.
+// process_group_2.cc: what a c10d::Backend (torch 2.1 and later) has beyond the ProcessGroup of torch 1.13.
+// See process_group.h. Empty for older versions.
 #include <torch/csrc/api/include/torch/version.h>
 
 #if TORCH_VERSION_MAJOR >= 2
