@@ -1,6 +1,7 @@
 // control_trust.cc: what Control does about the identity of daemons (trust.h): its own keys at start, and
 // warnings about who can be a peer.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // nothing. The variables are read through a function, so that tests supply their own.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 // info_command.cc: `hdt-data info`: reads a whole dataset once and prints what is in it, as a table or
 // as JSON.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -11,6 +11,7 @@ import atexit
 import dataclasses
 import inspect
 import os
+import sys
 from typing import Optional
 
 import torch.distributed as dist
@@ -24,8 +25,8 @@ __all__ = ["Options", "shared_memory", "use_shared_memory"]
 class Options:
     """What a group is made with: init_process_group("hdt", pg_options=Options(...)), or new_group()."""
 
-    # A class of the daemon's configuration, [class.NAME]; the same on all ranks. None: $HDT_CLASS, or the
-    # default.
+    # A class of the daemon's configuration, [class.NAME]; the same on all ranks. None: that of
+    # $HDT_CLASS_MAP for the group's description, else $HDT_CLASS, or the default.
     group_class: Optional[str] = None
     # Reductions give the same bits however ranks are placed, whatever a message's size.
     deterministic: bool = False
@@ -53,13 +54,37 @@ def shared_memory():
     return _C.shared_memory()
 
 
+def _description():
+    """The group_desc of the group that torch is making. torch sets it only when the group is made, so it
+    is looked up in the function of torch that makes it. None: this torch has no descriptions (before 2.3)."""
+    frame = sys._getframe()  # pylint: disable=protected-access
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.distributed.distributed_c10d":
+            if "group_desc" in frame.f_locals:
+                return frame.f_locals["group_desc"] or ""
+        frame = frame.f_back
+    return None
+
+
+def _class_of_group():
+    """What $HDT_CLASS_MAP has for the group that torch is making; "" if nothing."""
+    if not os.environ.get("HDT_CLASS_MAP"):
+        return ""
+    description = _description()
+    if description is None:
+        raise RuntimeError("hdt: HDT_CLASS_MAP is set, but this torch has no descriptions of groups; "
+                           "unset it, and pass pg_options=hdt_torch.Options(group_class=...) instead")
+    return _C.class_of(description)
+
+
 def _create(group, options):
     """torch's call for a new group, with its DistributedBackendOptions and the user's pg_options."""
     if not isinstance(options, Options):
         options = Options()
-    group_class = options.group_class or os.environ.get("HDT_CLASS", "")
+    group_class = options.group_class or _class_of_group() or os.environ.get("HDT_CLASS", "")
     return _C.create(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
-                     group_class, options.deterministic)
+                     group_class, options.deterministic, group.group_id or "",
+                     list(group.global_ranks_in_group or []))
 
 
 def _register():

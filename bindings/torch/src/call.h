@@ -1,6 +1,6 @@
 // call.h: what every function of ProcessGroupHDT is made of: a call's tensors as libhdt's buffers and types,
-// its requests, and the Work that torch gets for it. Included by process_group.cc alone, as torch's headers
-// take long to compile.
+// its requests, and the Work that torch gets for it. Included by the two process_group files alone, as
+// torch's headers take long to compile.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -136,15 +136,25 @@ class Reduction {
   operator hdtRedOp_t() const { return op_; }
 
  private:
+  // The factor that is a tensor: in torch 1.13 one of a list, later the only one. Undefined for a number.
+  template <typename Factors>
+  static at::Tensor factor_of(const Factors& factors, [[maybe_unused]] const char* call) {
+    if constexpr (requires { factors.tensor_factors; }) {
+      require(factors.tensor_factors.size() <= 1, call, ": PREMUL_SUM with several factors");
+      return factors.tensor_factors.empty() ? at::Tensor() : factors.tensor_factors[0];
+    } else {
+      return factors.tensor_factor;
+    }
+  }
   // libhdt reads the factor from memory, as an element of the type.
   void create(const c10d::ReduceOp& op, at::ScalarType type, hdtDataType_t element, const char* call) {
     const auto* const factors = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     require(factors != nullptr, call, ": PREMUL_SUM without its factor");
-    require(factors->tensor_factors.size() <= 1, call, ": PREMUL_SUM with several factors");
+    const at::Tensor given = factor_of(*factors, call);
     const auto real = c10::isComplexType(type) ? c10::toRealValueType(type) : type;
-    at::Tensor factor = factors->tensor_factors.empty()
-                            ? at::scalar_tensor(factors->double_factor, at::TensorOptions().dtype(real))
-                            : factors->tensor_factors[0].to(at::kCPU, real);
+    at::Tensor factor = given.defined()
+                            ? given.to(at::kCPU, real)
+                            : at::scalar_tensor(factors->double_factor, at::TensorOptions().dtype(real));
     require(factor.numel() == 1, call, ": PREMUL_SUM's factor has ", factor.numel(), " elements; expected 1");
     check(hdtRedOpCreatePreMulSum(&op_, factor.data_ptr(), element, comm_), call);
     created_ = true;
@@ -231,7 +241,12 @@ class ProcessGroupHDT::Call {
  public:
   // `title` is the name that profilers show, "hdt:" and the call's.
   Call(ProcessGroupHDT& owner, c10d::OpType type, const char* title, const Tensors& inputs)
-      : group_(owner.group_), type_(type), title_(title), inputs_(inputs), name_(title + sizeof("hdt:") - 1) {
+      : owner_(owner),
+        group_(owner.group_),
+        type_(type),
+        title_(title),
+        inputs_(inputs),
+        name_(title + sizeof("hdt:") - 1) {
     if (!c10d::isP2POp(type)) ++owner.collectives_;
   }
   ~Call() {
@@ -286,6 +301,7 @@ class ProcessGroupHDT::Call {
     auto made =
         c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results), source_);
     finished_ = true;
+    owner_.note_in_batch(made);
     return made;
   }
 
@@ -344,6 +360,7 @@ class ProcessGroupHDT::Call {
     });
   }
 
+  ProcessGroupHDT& owner_;
   const std::shared_ptr<Group> group_;
   const c10d::OpType type_;
   const char* const title_;

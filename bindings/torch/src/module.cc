@@ -1,7 +1,8 @@
-// module.cc: the Python module hdt_torch._C: makes a process group, and closes all of them at the end of the
-// interpreter; shared memory.
+// module.cc: the Python module hdt_torch._C: makes a process group, names its class, and closes all of them
+// at the end of the interpreter; shared memory.
 #include <torch/csrc/utils/pybind.h>
 
+#include "class_map.h"
 #include "process_group.h"
 #include "shared_allocator.h"
 
@@ -12,7 +13,8 @@ namespace {
 // Without Python's lock: it blocks until all ranks have come. The options' class is not known to Python.
 c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                   int size, double timeout_s, const std::string& group_class,
-                                                  bool deterministic) {
+                                                  bool deterministic, const std::string& name,
+                                                  const std::vector<uint64_t>& global_ranks) {
   hdt_torch::GroupOptions options;
   options.store = store;
   options.rank = rank;
@@ -21,6 +23,8 @@ c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d:
       std::chrono::duration_cast<hdt_torch::Milliseconds>(std::chrono::duration<double>(timeout_s));
   options.group_class = group_class;
   options.deterministic = deterministic;
+  options.name = name;
+  options.global_ranks = global_ranks;
   return c10::make_intrusive<hdt_torch::ProcessGroupHDT>(options);
 }
 
@@ -41,6 +45,7 @@ py::dict shared_memory() {
 
 PYBIND11_MODULE(_C, module) {
   module.def("create", &create, py::call_guard<py::gil_scoped_release>());
+  module.def("class_of", &hdt_torch::class_of);
   module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
   module.def("use_shared_memory", &hdt_torch::use_shared_memory);
   module.def("shared_memory", &shared_memory);

@@ -11,7 +11,9 @@ namespace hdt_torch {
 void check(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return;
   const std::string text = hdtGetLastError();
-  throw Failure(std::string("hdt: ") + what + ": " + (text.empty() ? hdtGetErrorString(result) : text));
+  throw_backend_error(std::string("hdt: ") + what + ": " +
+                      (result == HDT_ERR_TIMEOUT ? "the timeout is over: " : "") +
+                      (text.empty() ? hdtGetErrorString(result) : text));
 }
 
 // --- Operation ---------------------------------------------------------------------------------------------
@@ -34,7 +36,7 @@ void Operation::ended(hdtResult_t result) {
   if (result == HDT_SUCCESS || failure_) return;
   try {
     check(result, name_);
-  } catch (const Failure&) {
+  } catch (...) {
     failure_ = std::current_exception();
   }
 }

@@ -21,13 +21,17 @@ namespace hdt_torch {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// A failed call, with HDT's own words: they name the rank, the operation, the group and the cause.
+// A call that cannot be made, with the reason.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws Failure unless `result` is HDT_SUCCESS; in the thread that made the call `what`, as the text is the
-// thread's.
+// Throws what torch has for the failure of a backend, with this text. Defined where torch is seen.
+[[noreturn]] void throw_backend_error(const std::string& text);
+
+// Throws unless `result` is HDT_SUCCESS, with HDT's own words: they name the rank, the operation, the group
+// and the cause. To be called in the thread that made the call `what`, as the text is the thread's. A
+// deadline that is over is called a timeout, as torch does.
 void check(hdtResult_t result, const char* what);
 
 // One or several requests of libhdt that make one operation of torch, and what has to happen at their end.

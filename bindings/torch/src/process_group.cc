@@ -5,6 +5,14 @@
 
 namespace hdt_torch {
 
+void throw_backend_error(const std::string& text) {
+#if HDT_TORCH_HAS_BACKEND
+  C10_THROW_ERROR(DistBackendError, text);
+#else
+  throw Failure(text);
+#endif
+}
+
 namespace {
 
 using c10d::OpType;
@@ -99,6 +107,12 @@ std::vector<size_t> split_counts(const std::vector<int64_t>& splits, const at::T
   return counts;
 }
 
+// The text of an exception, without the backtrace that torch appends to its own.
+std::string words_of(const std::exception& failure) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&failure);
+  return of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what();
+}
+
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 // The id of a new group, from rank 0 by the store. A store may serve several groups one after the other, so
@@ -113,8 +127,8 @@ hdtUniqueId_t meet(const GroupOptions& options) {
   if (options.rank == 0) {
     try {
       check(hdtGetUniqueId(&id), "making a group's id");
-    } catch (const Failure& failure) {
-      store.set(key, bytes_of(kFailure + std::string(failure.what())));
+    } catch (const std::exception& failure) {
+      store.set(key, bytes_of(kFailure + words_of(failure)));
       throw;
     }
     store.set(key, bytes_of(kId + std::string(id.internal, sizeof(id.internal))));
@@ -138,7 +152,10 @@ hdtUniqueId_t meet(const GroupOptions& options) {
 }  // namespace
 
 ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options)
-    : BackendBase(options.rank, options.size), store_(options.store), timeout_(options.timeout) {
+    : BackendBase(options.rank, options.size),
+      options_(options),
+      store_(options.store),
+      timeout_(options.timeout) {
   init();
   require(timeout_.count() > 0, "a timeout of ", timeout_.count(), " ms");
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
@@ -240,8 +257,8 @@ WorkRef ProcessGroupHDT::allgather(TensorLists& outputs, Tensors& inputs, const 
   return call.work(results);
 }
 
-WorkRef ProcessGroupHDT::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                         const c10d::AllgatherOptions&) {
+WorkRef ProcessGroupHDT::HDT_TORCH_ALL_GATHER_SINGLE(at::Tensor& output, at::Tensor& input,
+                                                     const c10d::AllgatherOptions&) {
   const Tensors inputs{input};
   Call call(*this, OpType::_ALLGATHER_BASE, "hdt:_all_gather_base", inputs);
   require_same_type({output}, input, call.name());
@@ -305,8 +322,8 @@ WorkRef ProcessGroupHDT::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   return call.work(outputs);
 }
 
-WorkRef ProcessGroupHDT::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                              const c10d::ReduceScatterOptions& options) {
+WorkRef ProcessGroupHDT::HDT_TORCH_REDUCE_SCATTER_SINGLE(at::Tensor& output, at::Tensor& input,
+                                                         const c10d::ReduceScatterOptions& options) {
   const Tensors inputs{input};
   Call call(*this, OpType::_REDUCE_SCATTER_BASE, "hdt:_reduce_scatter_base", inputs);
   require_same_type({output}, input, call.name());
@@ -321,9 +338,10 @@ WorkRef ProcessGroupHDT::_reduce_scatter_base(at::Tensor& output, at::Tensor& in
   return call.work({output});
 }
 
-WorkRef ProcessGroupHDT::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                       std::vector<int64_t>& output_splits,
-                                       std::vector<int64_t>& input_splits, const c10d::AllToAllOptions&) {
+WorkRef ProcessGroupHDT::HDT_TORCH_ALL_TO_ALL_SINGLE(at::Tensor& output, at::Tensor& input,
+                                                     std::vector<int64_t>& output_splits,
+                                                     std::vector<int64_t>& input_splits,
+                                                     const c10d::AllToAllOptions&) {
   const Tensors inputs{input};
   Call call(*this, OpType::ALLTOALL_BASE, "hdt:all_to_all", inputs);
   require_same_type({output}, input, call.name());
@@ -433,14 +451,9 @@ WorkRef ProcessGroupHDT::recvAnysource(Tensors& tensors, int) {
   return call.work(tensors);
 }
 
+#if !HDT_TORCH_HAS_BACKEND
 void ProcessGroupHDT::startCoalescing() { check(hdtGroupStart(), "start of a batch"); }
 
-#if HDT_TORCH_HAS_BACKEND
-WorkRef ProcessGroupHDT::endCoalescing() {
-  check(hdtGroupEnd(), "end of a batch");
-  return {};
-}
-#else
 void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd(), "end of a batch"); }
 #endif
 

@@ -2,7 +2,8 @@
 // interface and has no algorithm of its own.
 //
 // Interfaces of torch: up to 2.0 a backend is a c10d::ProcessGroup, from 2.1 on a c10d::Backend. What differs
-// between versions is in the few lines below that look at HDT_TORCH_*; the rest is one source.
+// between versions is in the few lines below that look at HDT_TORCH_*, and in process_group_2.cc, which has
+// what only a c10d::Backend has; the rest is one source.
 #pragma once
 
 #include <torch/csrc/api/include/torch/version.h>
@@ -25,6 +26,24 @@
 #endif
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+// Collectives of one tensor have new names in the Backend that has hooks (seen in 2.14). The old ones are
+// deprecated there: they lead to the new ones.
+#ifdef C10D_BACKEND_HAS_HOOKS
+#define HDT_TORCH_HAS_SINGLE 1
+#define HDT_TORCH_ALL_GATHER_SINGLE all_gather_single
+#define HDT_TORCH_ALL_GATHER_COALESCED all_gather_single_coalesced
+#define HDT_TORCH_REDUCE_SCATTER_SINGLE reduce_scatter_single
+#define HDT_TORCH_REDUCE_SCATTER_COALESCED reduce_scatter_single_coalesced
+#define HDT_TORCH_ALL_TO_ALL_SINGLE all_to_all_single
+#else
+#define HDT_TORCH_HAS_SINGLE 0
+#define HDT_TORCH_ALL_GATHER_SINGLE _allgather_base
+#define HDT_TORCH_ALL_GATHER_COALESCED allgather_into_tensor_coalesced
+#define HDT_TORCH_REDUCE_SCATTER_SINGLE _reduce_scatter_base
+#define HDT_TORCH_REDUCE_SCATTER_COALESCED reduce_scatter_tensor_coalesced
+#define HDT_TORCH_ALL_TO_ALL_SINGLE alltoall_base
+#endif
+
 namespace hdt_torch {
 
 #if HDT_TORCH_HAS_BACKEND
@@ -46,6 +65,9 @@ struct GroupOptions {
   // A class of the daemon's configuration; "": the default.
   std::string group_class;
   bool deterministic = false;
+  // torch's name of the group, and the ranks' numbers in the job; both may be empty.
+  std::string name;
+  std::vector<uint64_t> global_ranks;
 };
 
 // One group of ranks. Functions may be called from any thread, without Python's lock held; collectives are
@@ -68,20 +90,21 @@ class ProcessGroupHDT : public BackendBase {
   WorkRef allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkRef reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkRef allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkRef _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options) override;
+  WorkRef HDT_TORCH_ALL_GATHER_SINGLE(at::Tensor& output, at::Tensor& input,
+                                      const c10d::AllgatherOptions& options) override;
   WorkRef allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override;
   WorkRef gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkRef scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
   WorkRef reduce_scatter(Tensors& outputs, TensorLists& inputs,
                          const c10d::ReduceScatterOptions& options) override;
-  WorkRef _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& options) override;
+  WorkRef HDT_TORCH_REDUCE_SCATTER_SINGLE(at::Tensor& output, at::Tensor& input,
+                                          const c10d::ReduceScatterOptions& options) override;
   WorkRef alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   // Splits are in rows of the tensors' first dimension; empty: equal ones.
-  WorkRef alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+  WorkRef HDT_TORCH_ALL_TO_ALL_SINGLE(at::Tensor& output, at::Tensor& input,
+                                      std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+                                      const c10d::AllToAllOptions& options) override;
   WorkRef send(Tensors& tensors, int to, int tag) override;
   WorkRef recv(Tensors& tensors, int from, int tag) override;
   // Refused: libhdt has no receive from any rank.
@@ -91,10 +114,36 @@ class ProcessGroupHDT : public BackendBase {
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   // The calls between these two of one thread are one group of libhdt (hdtGroupStart, hdtGroupEnd): none of
-  // them waits for another. Each has a Work of its own.
+  // them waits for another. Each has a Work of its own; a Backend's end returns one of all of them.
   void startCoalescing() override;
 #if HDT_TORCH_HAS_BACKEND
   WorkRef endCoalescing() override;
+
+  // outputs[k] is inputs[k] of all ranks, one after the other.
+  WorkRef HDT_TORCH_ALL_GATHER_COALESCED(Tensors& outputs, Tensors& inputs,
+                                         const c10d::AllgatherOptions& options) override;
+  WorkRef HDT_TORCH_REDUCE_SCATTER_COALESCED(Tensors& outputs, Tensors& inputs,
+                                             const c10d::ReduceScatterOptions& options) override;
+#if HDT_TORCH_HAS_SINGLE
+  WorkRef gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options) override;
+  // Why the group has failed, if it has. Does not block.
+  c10d::ErrorType getError() override;
+#endif
+
+  // Not all Backends have these, or have them as virtual functions: they override what is there (2.6 has
+  // supportsSplitting() alone, 2.14 has all).
+  bool supportsCoalescing() const { return true; }
+  bool supportsSplitting() const { return HDT_TORCH_HAS_SINGLE != 0; }
+  // Fails the group on all ranks.
+  void abort() { group_->abort(); }
+  // Waits for this rank's operations, at most until their deadline, and leaves the group.
+  void shutdown() { group_->close(); }
+  c10::intrusive_ptr<Options> getBackendOptions();
+  // A new group of those ranks of this one, which the store knows each other by; null on the others. Without
+  // a class of its own ($HDT_CLASS_MAP, by the description in the options) it has this one's.
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options);
 #else
   void endCoalescing(std::vector<WorkRef>& works) override;
 #endif
@@ -106,6 +155,14 @@ class ProcessGroupHDT : public BackendBase {
  private:
   class Call;
 
+#if HDT_TORCH_HAS_BACKEND
+  // Keeps the work of a call until the end of the batch that this thread has begun, if it has.
+  void note_in_batch(const WorkRef& work);
+#else
+  void note_in_batch(const WorkRef&) {}
+#endif
+
+  const GroupOptions options_;
   const c10::intrusive_ptr<c10d::Store> store_;
   const Milliseconds timeout_;
   std::shared_ptr<Group> group_;

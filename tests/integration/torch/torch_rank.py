@@ -13,6 +13,7 @@ import hdt_torch
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
          torch.int32, torch.int64]
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 TIMEOUT = datetime.timedelta(seconds=30)
 
 
@@ -174,6 +175,59 @@ def groups(rank, size):
     equal(future.then(lambda done: done.value()[0] * 2).wait(), 2 * size)
 
 
+def class_map(rank, size):
+    """The class of a group is that which HDT_CLASS_MAP has for its description, where torch has them."""
+    described = {"group_desc": "mesh_tp"} if TORCH >= (2, 3) else {}
+    too_long = "x" * 1000
+    os.environ["HDT_CLASS_MAP"] = f"*dp*=bulk,*tp*={too_long}"
+    refused(f"class '{too_long}'" if described else "no descriptions", lambda: dist.new_group(**described))
+    os.environ["HDT_CLASS_MAP"] = "no class"
+    refused("'no class'" if described else "no descriptions", lambda: dist.new_group(**described))
+    del os.environ["HDT_CLASS_MAP"]
+    reductions(rank, size)
+
+
+def newer(rank, size):
+    """What the Backend of torch 2 has beyond the ProcessGroup of 1.13."""
+    if TORCH < (2, 1):
+        return
+    mixed = dist.new_group(backend="cpu:hdt")
+    tensor = filled(1. + rank)
+    dist.all_reduce(tensor, group=mixed)
+    equal(tensor, size * (size + 1) / 2)
+    # Collectives of several tensors, and a batch, each with one Work and its future.
+    manager = dist.distributed_c10d._coalescing_manager  # pylint: disable=protected-access
+    wholes = [torch.zeros(size * (3 + k)) for k in range(4)]
+    with manager(async_ops=True) as together:
+        for k, whole in enumerate(wholes):
+            dist.all_gather_into_tensor(whole, filled(float(rank + k), 3 + k))
+    together.wait()
+    for k, whole in enumerate(wholes):
+        equal(whole.reshape(size, 3 + k), (torch.arange(float(size)) + k).reshape(size, 1))
+    parts = [torch.zeros(3 + k) for k in range(4)]
+    with manager():
+        for k, part in enumerate(parts):
+            dist.reduce_scatter_tensor(part, torch.arange(float(size)).repeat_interleave(3 + k) + k)
+    for k, part in enumerate(parts):
+        equal(part, size * (rank + k))
+    received = torch.zeros(1000)
+    with manager(device=torch.device("cpu"), async_ops=True) as together:
+        dist.isend(filled(float(rank), 1000), (rank + 1) % size)
+        dist.irecv(received, (rank - 1) % size)
+    together.wait()
+    equal(received, (rank - 1) % size)
+    own = dist.group.WORLD._get_backend(torch.device("cpu"))  # pylint: disable=protected-access
+    if TORCH < (2, 14):
+        return
+    assert own.supports_coalescing and own.supports_splitting
+    # dist.split_group() wants an accelerator; the group itself does not.
+    lower = list(range(size // 2))
+    half = dist.group.WORLD.split_group(lower if rank in lower else list(range(size // 2, size)), TIMEOUT)
+    tensor = filled(1.)
+    half.allreduce([tensor]).wait()
+    equal(tensor, size // 2)
+
+
 def training(rank, size):
     """DDP has the gradients of the whole batch on one rank."""
     torch.manual_seed(1)
@@ -193,11 +247,12 @@ def training(rank, size):
         assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6), (found - expected).abs().max()
 
 
-def refused(text, call):
+def refused(text, call, kind=RuntimeError):
     try:
         call()
     except RuntimeError as error:
         assert text in str(error), f"'{error}' says nothing of '{text}'"
+        assert isinstance(error, kind), f"{type(error)} where {kind} was expected: {error}"
         return
     raise AssertionError(f"no error with '{text}'")
 
@@ -216,6 +271,11 @@ def wrong_calls(rank, size):
     tensor = filled(1.)
     dist.all_reduce(tensor)
     equal(tensor, size)
+    # A deadline that is over: torch's word for that is in the error.
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    if rank == 0:
+        refused("timeout", lambda: dist.all_reduce(filled(1.), group=late))
+    dist.barrier()
     # Of different lengths: every rank hears of it, and of both calls.
     refused("6 float32", lambda: dist.all_reduce(filled(1., 5 if rank == 0 else 6)))
 
@@ -224,7 +284,8 @@ def lost_rank(rank, size):
     dist.all_reduce(filled(1.))
     if rank == size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    refused(f"rank {size - 1}", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
+    kind = dist.DistBackendError if TORCH >= (2, 1) else RuntimeError
+    refused(f"rank {size - 1}", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)], kind)
 
 
 def lost_sender(rank, size):
@@ -240,7 +301,8 @@ def left_open(rank, size):
 
 
 CASES = {function.__name__: function for function in (
-    reductions, exchanges, messages, groups, training, wrong_calls, lost_rank, lost_sender, left_open)}
+    reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
+    left_open)}
 
 
 def main():

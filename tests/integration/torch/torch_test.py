@@ -9,14 +9,15 @@ from torch_job import FOLDER, ROOT, TorchJobs
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
 EXAMPLE = os.path.join(ROOT, "docs", "examples", "torch", "ddp.py")
+ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
 
 
 class Torch(TorchJobs):
     def test_one_node(self):
-        self.passes(RANK, 1, 2, "reductions", "exchanges", "messages", "groups", "training", "wrong_calls")
+        self.passes(RANK, 1, 2, *ALL)
 
     def test_two_nodes(self):
-        self.passes(RANK, 2, 2, "reductions", "exchanges", "messages", "groups", "training", "wrong_calls")
+        self.passes(RANK, 2, 2, *ALL)
 
     def test_example(self):
         for rank, (code, output) in enumerate(self.job([EXAMPLE], 1, 2)):
