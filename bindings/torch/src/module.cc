@@ -6,6 +6,18 @@
 #include "process_group.h"
 #include "shared_allocator.h"
 
+namespace hdt_torch {
+
+void throw_backend_error(const std::string& text) {
+#if HDT_TORCH_HAS_BACKEND
+  C10_THROW_ERROR(DistBackendError, text);
+#else
+  throw Failure(text);
+#endif
+}
+
+}  // namespace hdt_torch
+
 namespace py = pybind11;
 
 namespace {

@@ -5,14 +5,6 @@
 
 namespace hdt_torch {
 
-void throw_backend_error(const std::string& text) {
-#if HDT_TORCH_HAS_BACKEND
-  C10_THROW_ERROR(DistBackendError, text);
-#else
-  throw Failure(text);
-#endif
-}
-
 namespace {
 
 using c10d::OpType;

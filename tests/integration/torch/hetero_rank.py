@@ -1,5 +1,5 @@
-"""hetero_rank.py CASE...: one rank of a job of unequal data parallelism, as torch_hetero_test.py starts it. It ends
-with 0 if everything that it checks holds. SEED: of what is random, the same on all ranks."""
+"""hetero_rank.py CASE...: one rank of a job of unequal data parallelism, as torch_hetero_test.py starts it.
+It ends with 0 if everything that it checks holds. SEED: of what is random, the same on all ranks."""
 
 import datetime
 import os
@@ -86,6 +86,10 @@ def exact(rank, size):
                 loss = (model(inputs) - targets).square().mean()
                 loss.backward()
             assert model.samples == step[0], (model.samples, step[0])
+            if has_rows:  # passes that train nothing are not counted
+                model(torch.ones(3, 8).double())
+                model.eval()(torch.ones(rank + 1, 8).double())
+                model.train()
             return model.mean(loss)
 
         losses = train(model, random_batches(size), loss_of)
@@ -186,6 +190,13 @@ def balanced(rank, size):
     assert total == 2 * len(data), total
     assert sum(sampler.shares) == 48 and min(sampler.shares) >= 1, sampler.shares
     assert sampler.shares[0] > sampler.shares[-1], f"{sampler.shares}: the fastest rank has no more"
+    # Shares that are set, as when a state is loaded, are where the balance goes on.
+    sampler.set_shares([1, 46, 1])
+    sampler.set_epoch(2)
+    for batch, targets in loader:
+        (model(batch) - targets).square().mean().backward()
+        model.zero_grad()
+    assert sampler.shares[1] < 46, sampler.shares
     everyone = [None] * size
     dist.all_gather_object(everyone, sampler.shares)
     assert everyone == [sampler.shares] * size, everyone

@@ -1,5 +1,5 @@
-"""torch_hetero_test.py BUILD: unequal data parallelism (hdt_torch.hetero): the division of batches by itself, and
-training in jobs. The interpreter must be the one that has torch."""
+"""torch_hetero_test.py BUILD: unequal data parallelism (hdt_torch.hetero): the division of batches by itself,
+and training in jobs. The interpreter must be the one that has torch."""
 
 import os
 import random
@@ -83,6 +83,9 @@ class Balance(unittest.TestCase):
         balancer = Balancer([32] * 4)
         _, moves = self.steps(balancer, [1.0] * 4, 200, 0.01, dice)
         self.assertEqual((moves, balancer.shares), (0, [32] * 4))
+
+    def test_a_rank_without_samples_is_refused(self):
+        self.assertRaises(ValueError, Balancer, [8, 0])
 
     def test_nobody_is_left_without_a_sample(self):
         balancer = Balancer([8, 8])

@@ -1,5 +1,5 @@
-"""torch_shared_memory_test.py BUILD: tensors in memory that ranks share, by processes that host or find an embedded
-daemon. The interpreter must be the one that has torch."""
+"""torch_shared_memory_test.py BUILD: tensors in memory that ranks share, by processes that host or find an
+embedded daemon. The interpreter must be the one that has torch."""
 
 import os
 import sys

@@ -33,13 +33,18 @@ class Balancer:
     there
     in bounded moves: a rank's share changes by at most half at a time. It stays where it is unless the
     slowest rank would need at least 3 % less, so that shares do not swing with the noise of measurements. The
-    first step after a move is not counted, as caches and buffers may be of new sizes. """
+    first step after a move is not counted, as caches and buffers may be of new sizes.
+
+    shares: of each rank, at least `minimum`: a rank without samples would never show its speed.
+    """
 
     STEPS = 5  # that are measured before a move
     MOST = 0.5  # of its share that a rank gains or loses in a move
     WORTH = 0.97  # a move is made if the slowest rank then needs at most this part of its time
 
     def __init__(self, shares, minimum=1):
+        if min(shares) < max(minimum, 1):
+            raise ValueError(f"Balancer: shares {shares}; expected at least {max(minimum, 1)} for each rank")
         self.shares = list(shares)
         self._minimum = minimum
         self._speeds = [collections.deque(maxlen=self.STEPS) for _ in shares]

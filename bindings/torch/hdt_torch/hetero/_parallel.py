@@ -51,16 +51,23 @@ class _Step:
         self.waited = 0.0  # for the announcements of others: no work of this rank
         self.counts = None  # samples by rank, once they are known; with them what is below
         self.seconds = self.dealt = None
-        self._table = torch.zeros(self.SLOTS, ranks, dtype=torch.float64)
-        self._work = None
+        self._ranks = ranks
+        self._table = self._work = None
+
+    def announced(self):
+        return self._work is not None
 
     def announce(self, seconds, dealt, wrong):
+        self._table = torch.zeros(self.SLOTS, self._ranks, dtype=torch.float64)
         self._table[:, self.rank] = torch.tensor([self.mine, seconds, dealt, wrong], dtype=torch.float64)
         self._work = dist.all_reduce(self._table, group=self.group, async_op=True)
 
     def hear(self):
         """Waits for the announcements of all ranks. Raises on all ranks if one of them has given a wrong
         count, or if none has a sample."""
+        if self._work is None:
+            raise RuntimeError("UnequalDataParallel: a backward pass without a forward pass of this step "
+                               "that was counted; model.train() counts, model.eval() does not")
         begun = time.perf_counter()
         self._work.wait()
         self.waited = time.perf_counter() - begun
@@ -86,11 +93,16 @@ class _Weights:
         self.steps = 0
         self.seconds = 0.0  # that this rank computed in the latest step
         self.counts = None  # samples of the latest step, by rank
+        self.latest = 0  # samples of the latest forward pass
 
     def begin_pass(self, count, wrong, reduces):
         """Before a forward pass with `count` samples; `reduces`: the step's last. `wrong`: an error to raise
         when all ranks have been told of it; None: none."""
         step = self.step
+        if step.announced():  # the latest pass had no backward pass, so it was none of the training
+            step.mine -= self.latest
+            step.batches -= 1
+        self.latest = count
         if wrong is None and self.loss == "mean" and step.batches and count * step.batches != step.mine:
             wrong = ValueError(f"UnequalDataParallel: a batch of {count} samples after {step.batches} with "
                                f"{step.mine} in one step; with no_sync() and a mean, the batches of a step "
@@ -127,6 +139,8 @@ class _Weights:
         # decide the same.
         if self.balancer is None or self.counts is None:
             return
+        if self.balancer.shares != self.sampler.shares:  # from a state that was loaded, or set by the user
+            self.balancer = Balancer(self.sampler.shares)
         shares = self.balancer.observe(self.counts, step.seconds)
         if shares is None:
             return
@@ -170,20 +184,22 @@ class UnequalDataParallel(DistributedDataParallel):
     has no rows, or it calls step_without_data() in the place of forward and backward.
 
     tokens_or_samples: a function of the model's inputs that returns how many samples (or tokens) they have;
-    by
-        default the rows of the first tensor. It must count what the loss is a mean over.
+        by default the rows of the first tensor. It must count what the loss is a mean over.
     loss: "mean" if the loss is a mean over the samples of the rank, as most are; "sum" if it is their sum.
-    sampler: an UnequalSampler. Its state (`done`) is kept, and balance="auto" moves its shares.
+    sampler: an UnequalSampler, of which each forward pass takes one batch. Its state (`done`) is kept, and
+        balance="auto" moves its shares.
     balance: "auto" moves the shares until all ranks need equally long for forward and backward. Needs a
-    sampler.
+        sampler with at least one sample for each rank.
     writer: of TensorBoard, on the ranks that have one: gets each rank's samples and seconds at every step.
     options: of DistributedDataParallel. A communication hook is not among them, as this is one.
 
-    With no_sync() gradients are accumulated as usual. If the loss is a mean, the batches of one step of a
-    rank must be equally large then; with "sum" they need not be.
+    With no_sync() gradients are accumulated as usual, but the loss is not divided by the number of passes:
+    the weights do that. If the loss is a mean, the batches of one step of a rank must be equally large; with
+    "sum" they need not be. Passes with model.eval() or without gradients are not counted.
 
     Errors: wrong numbers of samples raise ValueError on the rank that gave them, and RuntimeError with its
-    number in the backward pass of all others. Not thread-safe, as DistributedDataParallel is not. """
+    number in the backward pass of all others. Not thread-safe, as DistributedDataParallel is not.
+    """
 
     def __init__(self, module, sampler=None, *, tokens_or_samples=None, loss="mean", balance=None,
                  writer=None, **options):
@@ -204,7 +220,7 @@ class UnequalDataParallel(DistributedDataParallel):
         return self._unequal.counts
 
     def forward(self, *inputs, **named):
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or not self.training:
             return super().forward(*inputs, **named)
         wrong, count = None, 0
         try:
