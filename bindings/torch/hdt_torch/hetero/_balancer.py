@@ -31,15 +31,16 @@ class Balancer:
 
     It takes the median speed of the last steps of each rank, divides the batch by these speeds, and goes
     there
-    in bounded moves: a rank's share changes by at most half at a time. It stays where it is unless the
-    slowest rank would need at least 3 % less, so that shares do not swing with the noise of measurements. The
-    first step after a move is not counted, as caches and buffers may be of new sizes.
+    in bounded moves: a rank's share changes by at most half of it, or of an equal share, at a time. It stays
+    where it is unless the slowest rank would need at least 3 % less, so that shares do not swing with the
+    noise of measurements. The first step after a move is not counted, as caches and buffers may be of new
+    sizes.
 
     shares: of each rank, at least `minimum`: a rank without samples would never show its speed.
     """
 
     STEPS = 5  # that are measured before a move
-    MOST = 0.5  # of its share that a rank gains or loses in a move
+    MOST = 0.5  # of its share, or of an equal one if that is more: what a rank gains or loses in a move
     WORTH = 0.97  # a move is made if the slowest rank then needs at most this part of its time
 
     def __init__(self, shares, minimum=1):
@@ -63,7 +64,8 @@ class Balancer:
         speeds = [statistics.median(seen) for seen in self._speeds]
         wanted = divide(sum(self.shares), speeds, self._minimum)
         # All moves are scaled by one factor, so that their sum stays zero but for rounding.
-        limits = [max(1, self.MOST * share) / abs(new - share)
+        equal = sum(self.shares) / len(self.shares)
+        limits = [max(1, self.MOST * max(share, equal)) / abs(new - share)
                   for new, share in zip(wanted, self.shares) if new != share]
         scale = min([1.0, *limits])
         if scale < 1:
