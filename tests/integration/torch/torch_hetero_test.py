@@ -27,18 +27,20 @@ class Division(unittest.TestCase):
         dice = random.Random(SEED)
         for _ in range(2000):
             speeds = [dice.uniform(0.1, 4) for _ in range(dice.randrange(1, 6))]
+            fixed = [dice.choice([0, dice.uniform(0, 10)]) for _ in speeds]
             total, minimum = dice.randrange(0, 40), dice.randrange(0, 3)
-            shares = divide(total, speeds, minimum)
+            shares = divide(total, speeds, minimum, fixed)
             self.assertEqual(sum(shares), total)
             self.assertGreaterEqual(min(shares), min(minimum, total // len(speeds)), (total, speeds, minimum))
             # One sample less for the rank that is done last makes another one as late.
-            slowest = max(share / speed for share, speed in zip(shares, speeds))
-            last = max(range(len(shares)), key=lambda rank: shares[rank] / speeds[rank])
+            needs = [part + share / speed for part, share, speed in zip(fixed, shares, speeds)]
+            last = max((rank for rank, share in enumerate(shares) if share > 0), default=0,
+                       key=lambda rank: needs[rank])
             if shares[last] > minimum:
                 for rank, share in enumerate(shares):
                     if rank != last:
-                        self.assertGreaterEqual((share + 1) / speeds[rank], slowest * (1 - 1e-12),
-                                                (total, speeds, minimum, shares))
+                        self.assertGreaterEqual(fixed[rank] + (share + 1) / speeds[rank],
+                                                needs[last] * (1 - 1e-9), (total, speeds, minimum, shares))
 
     def test_what_makes_no_sense_is_refused(self):
         for total, speeds in ((-1, [1.0]), (1, []), (1, [1.0, 0.0]), (1, [float("nan")])):
@@ -46,12 +48,14 @@ class Division(unittest.TestCase):
 
 
 class Balance(unittest.TestCase):
-    def steps(self, balancer, speeds, steps, noise, dice):
-        """Each step's throughput over that of all ranks alone, and how often shares have moved."""
+    def steps(self, balancer, speeds, steps, noise, dice, fixed=0.0):
+        """Each step's throughput over that of all ranks alone, and how often shares have moved. `fixed`: of
+        the time of a rank that has an equal share, the part that does not depend on its share."""
         parts, moves = [], 0
         for _ in range(steps):
             shares = list(balancer.shares)
-            seconds = [share / speed for share, speed in zip(shares, speeds)]
+            equal = sum(shares) / len(shares)
+            seconds = [(fixed * equal + (1 - fixed) * share) / speed for share, speed in zip(shares, speeds)]
             parts.append(sum(shares) / max(seconds) / sum(speeds))
             measured = [second * dice.uniform(1 - noise, 1 + noise) for second in seconds]
             moved = balancer.observe(shares, measured)
@@ -77,6 +81,21 @@ class Balance(unittest.TestCase):
             self.steps(balancer, speeds, 20, 0.02, dice)
             parts, _ = self.steps(balancer, speeds, 20, 0.02, dice)
             self.assertGreaterEqual(sum(parts) / len(parts), 0.95, speeds)
+
+    def test_work_that_does_not_depend_on_the_share(self):
+        dice = random.Random(SEED)
+        for _ in range(200):
+            speeds, fixed = [1.0, dice.uniform(0.4, 1), dice.uniform(0.3, 1)], dice.uniform(0, 0.5)
+            balancer = Balancer([64] * 3)
+            self.steps(balancer, speeds, 30, 0.01, dice, fixed)
+            parts, _ = self.steps(balancer, speeds, 20, 0.01, dice, fixed)
+            # As good as any division can be, which is less than what ranks do alone.
+            best = divide(192, [speed / (1 - fixed) for speed in speeds], 1,
+                          [fixed * 64 / speed for speed in speeds])
+            limit = 192 / max((fixed * 64 + (1 - fixed) * share) / speed
+                              for share, speed in zip(best, speeds)) / sum(speeds)
+            self.assertGreaterEqual(sum(parts) / len(parts), 0.95 * limit,
+                                    (speeds, fixed, balancer.shares, best))
 
     def test_equal_ranks_stay_equal(self):
         dice = random.Random(SEED)
