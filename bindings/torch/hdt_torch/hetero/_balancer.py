@@ -59,6 +59,7 @@ class Balancer:
     STEPS = 5  # that are measured before a move
     MOST = 0.5  # of its share, or of an equal one if that is more: what a rank gains or loses in a move
     WORTH = 0.97  # a move is made if the slowest rank then needs at most this part of its time
+    STUCK = 20  # steps without a move after which the times at other shares are doubted
     CHANGED = 0.1  # a time that changes by more, with one share, is a change of the rank's speed
     APART = 0.1  # shares that differ by less, as a part of the larger, say nothing of what is fixed
 
@@ -89,6 +90,10 @@ class Balancer:
         for rank, (time, first) in enumerate(zip(now, self._first)):
             if abs(time - first) > self.CHANGED * first:  # its speed is another one than at the other share
                 self._other[rank] = None
+        if self._seen % self.STUCK == 0 and max(now) > (1 + self.CHANGED) * statistics.median(now):
+            # Ranks are not done together, and no move seemed worth it: a speed may have changed just with a
+            # move, which looks like work that does not depend on the share. Another move will tell.
+            self._other = [None] * len(now)
         fixed, speeds = zip(*map(self._model, range(len(now)), now))
         wanted = divide(sum(self.shares), speeds, self._minimum, fixed)
         # All moves are scaled by one factor, so that their sum stays zero but for rounding.
