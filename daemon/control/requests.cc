@@ -41,7 +41,7 @@ void Requests::on_explain(uint64_t session, const ipc::ExplainRequest& request) 
   daemon_.answers->explain(session, request);
 }
 
-// What the question is about is a text; Answers looks at it.
+// The subject of the question is a text, which Answers looks at.
 void Requests::on_ask(uint64_t session, const ipc::Question& question) {
   daemon_.answers->ask(session, question);
 }

@@ -34,7 +34,7 @@ const Operation* MemberView::current() const {
   return oldest;
 }
 
-// Of several that ended at the same time the last one in the list, which is the newest.
+// If several ended at the same time, it is the last one in the list, which is the newest.
 const Operation* MemberView::last() const {
   const Operation* last = nullptr;
   if (facts == nullptr) return last;

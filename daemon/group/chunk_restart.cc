@@ -27,7 +27,8 @@ void ChunkRunner::on_link_dropped(const transport::Link& link) {
   }
 }
 
-// What is sent here comes from the journal, which outlives this daemon: a successor tells the same.
+// Everything that is sent here comes from the journal, which outlives this daemon: a successor tells the
+// same.
 void ChunkRunner::tell_state(uint32_t node) {
   // 1. What has come of the chunks that may be under way. All payloads of earlier chunks have come, as
   //    `exchanged` in the Resume says.

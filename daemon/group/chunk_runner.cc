@@ -45,7 +45,7 @@ void ChunkRunner::go_on() {
   exchanged.store(exchanged_, std::memory_order_release);
   next_chunk_ = exchanged_;
   context_.segment.ring_all();
-  // What was sent in small writes may not have arrived, and its link is gone: settled() must wait for
+  // Small writes may not have arrived, and their link is gone: settled() must wait for
   // the node's credit or for its Resume.
   journal_.for_sent([this](const ipc::SentWrite& sent, const std::byte*) {
     Slot& slot = *slots_[sent.chunk % slots_.size()];
@@ -135,8 +135,8 @@ bool ChunkRunner::accept_call(uint64_t sequence) {
   return true;
 }
 
-// Finds memory `number` of the node's only rank, and sets `place` to [offset, offset + bytes) in it.
-// What the process names is no more than a hint: the process must share that memory, and it must be
+// Finds memory `number` of the node's only rank, and sets `place` to [offset, offset + bytes) in it. The
+// memory that the process names is no more than a hint: the process must share that memory, and it must be
 // large enough. `note`, if not null, gets the place for other nodes.
 bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes,
                               std::byte*& place, OutputMessage* note) {

@@ -15,7 +15,7 @@
 
 namespace hdt::daemon {
 
-// What a peer sends before this node has made the group cannot be refused: nodes make their parts at
+// Messages that a peer sends before this node has made the group cannot be refused: nodes make their parts at
 // different speeds. So it is kept, but within limits that a peer cannot exceed, and nothing of it is looked
 // at before the group takes it.
 class EarlyMessages {

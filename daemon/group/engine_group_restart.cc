@@ -51,7 +51,7 @@ bool EngineGroup::anyone_away() const {
 // the node is held.
 void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms) {
   GroupPeer& peer = context_.peers[node];
-  // What an earlier attempt has brought does not count any more.
+  // Messages of an earlier attempt do not count any more.
   peer.their_chunks.clear();
   peer.their_rings.clear();
   peer.away = true;

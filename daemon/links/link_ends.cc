@@ -39,7 +39,7 @@ void LinkTable::forget(PeerLink& peer, const Status& why) {
   user_.on_gone(peer, why, gone, !leads_to(id.node));
 }
 
-// What throws in an event of one connection ends that connection, or the link that it is a rail of, and no
+// An exception in an event of one connection ends that connection, or the link that it is a rail of, and no
 // other.
 void LinkTable::contain_completion(size_t device, const Completion& completion) {
   Connection* const connection = completion.connection;

@@ -10,8 +10,8 @@
 
 namespace hdt::daemon {
 
-// What an earlier run of the daemon has kept counts as measured. News go to control at once, which writes
-// them to the state folder.
+// Rates that an earlier run of the daemon has kept count as measured. News go to control at once, which
+// writes them to the state folder.
 const ipc::MemoryRates& LinkMeasuring::memory() {
   if (!known_.memory.measured()) {
     known_.memory = measure_memory();
@@ -65,8 +65,8 @@ void LinkMeasuring::end(PeerLink& peer) {
   const ipc::LinkRates rates = peer.rates();
   // Exceptions here must not keep the rates from the groups that wait for them.
   (void)contained("measurements of a link", [&] {
-    // What was kept before stays: both ends may know different numbers, and each group's table is agreed
-    // on anyway.
+    // Rates that were kept before stay: both ends may know different numbers, and each group's table is
+    // agreed on anyway.
     const std::pair<std::string, uint32_t> whom{kept_as(peer), settings_.index};
     if (rates.measured() && !known_.links.contains(whom)) {
       KnownMeasurements news;

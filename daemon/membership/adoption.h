@@ -1,7 +1,7 @@
 // adoption.h: groups that a daemon takes over from its predecessor (docs/design/restart.md). Their ranks
 // hand over the shared memory of the group, and everything that the predecessor knew is read from it. The
 // memory is foreign: what is read from it is copied and checked once, for the rank that brings it first.
-// Of later ranks only the identity of the file counts.
+// For later ranks only the identity of the file counts.
 //
 // A process that holds a group's memory got it from a daemon. So memory is accepted only if a daemon of this
 // daemon's user made it and it has exactly the size that its geometry needs. Nobody can make groups here

@@ -99,7 +99,7 @@ void Link::flush() {
   const Tear tear(state_->torn);
   // Nothing of this link is on the call stack any more that could use them.
   state_->done_rails.clear();
-  // What was sent since the completions came has acknowledged most of it already.
+  // Messages sent since the completions came have acknowledged most of it already.
   for (const auto& rail : state_->rails) {
     if (rail->up() && rail->owes(state_->alone(*rail)))
       state_->send_on(*rail, NoticeKind::kAcknowledge, 0, {});

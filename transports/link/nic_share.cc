@@ -13,9 +13,9 @@ namespace {
 
 // A class that has not used the NIC for this long does not hold others back.
 constexpr int64_t kRememberedNs = 200'000'000;
-// What a rail has under way does not count if nothing has moved on it for this long, or for two rounds if
-// they take longer: it is not on the NIC, because the peer does not take it. Where acknowledgements wait in a
-// long queue, nothing is seen to move for a round.
+// Data that a rail has under way does not count if nothing has moved on it for this long, or for two rounds
+// if they take longer: it is not on the NIC, because the peer does not take it. Where acknowledgements wait
+// in a long queue, nothing is seen to move for a round.
 constexpr int64_t kStuckNs = 20'000'000;
 constexpr int64_t kStuckRounds = 2;
 // With less under way the time to an acknowledgement says nothing about the NIC's rate.

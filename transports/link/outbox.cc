@@ -26,7 +26,7 @@ void Outbox::push(const WriteRequest& request, size_t rails, uint64_t most_bytes
 }
 
 Outbox::Fragment Outbox::pull() {
-  // What was lost goes first: the receiver holds the rest of its write incomplete.
+  // Lost fragments go first: the receiver holds the rest of its write incomplete.
   if (!again_.empty()) {
     Fragment fragment = std::move(again_.front());
     again_.pop_front();

@@ -42,7 +42,7 @@ void Listener::on_event(uint32_t) {
     const int error = errno;
     if (error == EINTR || error == ECONNABORTED) continue;  // the peer has gone again: the next one
     if (error == EAGAIN || error == EWOULDBLOCK) return;
-    // What remains is a limit of descriptors, as a rule. The spare one makes room to accept and refuse this
+    // As a rule, the cause is a limit of descriptors. The spare one makes room to accept and refuse this
     // peer.
     UniqueFd refused = spare_.accept_instead(fd_.get(), error);
     if (!refused.valid()) {

@@ -16,7 +16,7 @@ constexpr uint32_t kApiVersion = FI_VERSION(1, 14);
 // Operations that an endpoint can have under way, in each direction.
 constexpr size_t kOperations = 256;
 
-// What is asked of libfabric: only what is set here matters to the choice.
+// The hints for libfabric: only what is set here matters to the choice.
 Info hints_for(const Provider& provider) {
   Info hints(fi_allocinfo());
   // Frames of the window and segments ahead fit. The defaults of some providers cost tens of MiB for each

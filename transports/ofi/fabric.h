@@ -21,7 +21,7 @@ using Info = std::unique_ptr<fi_info, FreeInfo>;
 // What the provider offers at a local address. kNoBackend, with libfabric's reason, if it does not work
 // there.
 Result<Info> find_info(const Provider& provider, const std::string& address);
-// Of the library at run time, for the module's description: "libfabric 1.17".
+// The version of the library at run time, for the module's description: "libfabric 1.17".
 std::string library_version();
 
 // Owned by a TaggedDevice, used on its thread. It holds the fabric and the domain, which all data paths of

@@ -30,7 +30,7 @@ constexpr uint8_t kRnrTimer = 12;  // the code for 0.64 ms
 constexpr int kStandardBits = (1 << 21) - 1;
 }  // namespace
 
-// What was made before a failure is released by destroy().
+// destroy() releases whatever was made before a failure.
 Status QueuePair::create() {
   Verbs& verbs = nic_.verbs();
   slots_.reset(

@@ -209,7 +209,7 @@ Status SendQueue::hand_over() {
   ibv_send_wr* bad = nullptr;
   const int error = nic_.verbs().post_send(qp_, batch_->requests.data(), &bad);
   if (error != 0) {
-    // What the adapter did not take will never complete.
+    // Requests that the adapter did not take will never complete.
     const auto refused = batch_->count - static_cast<size_t>(bad - batch_->requests.data());
     for (size_t i = 0; i < refused; ++i) requests_.pop_back();
   }

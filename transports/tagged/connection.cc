@@ -1,5 +1,5 @@
 // connection.cc: the life of a connection, from the control socket's connect to kClosed; see connection.h.
-// What moves on the data path is in connection_data.cc.
+// connection_data.cc has all that moves on the data path.
 //
 //   dialer                                    acceptor
 //   connect                              -->  kAccepted

@@ -4,9 +4,8 @@
 // - abandon(), fail() and on_turned_out(): at once; the socket is closed.
 // - on_failure(): an exception. Nothing can be allocated, so kClosed follows when there is memory again.
 //
-// What matters in all of them is that the kernel does not read the caller's memory after kSent or
-// kClosed. Payload sent with MSG_ZEROCOPY is waited for (close()) or taken back by resetting the socket
-// (all others).
+// After kSent or kClosed the kernel does not read the caller's memory in any of them. Payload sent with
+// MSG_ZEROCOPY is waited for (close()) or taken back by resetting the socket (all others).
 #include "transports/net/attempt.h"
 #include "transports/tcp/connection.h"
 
@@ -64,7 +63,7 @@ void TcpConnection::on_turned_out(const Status& why) {
 }
 
 // The books of the reader or the writer may be half updated, so the only thing that may follow is the end.
-// What was under way is not reported one by one: kClosed implies it. If the kernel still reads the
+// Writes that were under way are not reported one by one: kClosed implies it. If the kernel still reads the
 // caller's memory, the socket is reset.
 void TcpConnection::on_failure() {
   if (closed_ || lost_) return;

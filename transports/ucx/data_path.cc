@@ -152,7 +152,7 @@ void UcxDataPath::on_endpoint_failed(void* self, ucp_ep_h, ucs_status_t status) 
   static_cast<UcxDataPath*>(self)->failed_ = status;
 }
 
-// What has completed is handed over even if the peer was lost.
+// Operations that have completed are handed over even if the peer was lost.
 Status UcxDataPath::poll(std::vector<tagged::Finished>& finished) {
   for (int i = 0; i < kProgressPerPoll && ucp_worker_progress(worker_) != 0; ++i) {
   }

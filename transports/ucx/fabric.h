@@ -12,7 +12,7 @@
 
 namespace hdt::transport::ucx {
 
-// Of the library at run time, for the module's description: "UCX 1.13.1".
+// The version of the library at run time, for the module's description: "UCX 1.13.1".
 std::string library_version();
 
 // kLink, with the text of UCX.

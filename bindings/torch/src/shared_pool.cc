@@ -12,7 +12,7 @@ SharedPool::~SharedPool() {
   }
 }
 
-// What needs memory comes first, so that an exception changes nothing.
+// Steps that need memory come first, so that an exception changes nothing.
 void* SharedPool::allocate(size_t bytes) {
   if (bytes > SIZE_MAX / 2) return nullptr;
   const size_t pages = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);

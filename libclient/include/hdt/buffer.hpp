@@ -116,7 +116,7 @@ class Buffer {
                                  std::is_convertible_v<decltype(std::size(std::declval<Range>())), size_t>,
                              int> = 0>
   Buffer(Range&& range) noexcept : Buffer(std::data(range), std::size(range)) {}
-  // What can be received into can be sent.
+  // A buffer that can be received into can be sent.
   template <typename Other, std::enable_if_t<std::is_const_v<Void> && !std::is_const_v<Other>, int> = 0>
   Buffer(const Buffer<Other>& other) noexcept
       : data_(other.data()), count_(other.count()), type_(other.type()), has_type_(other.has_type()) {}

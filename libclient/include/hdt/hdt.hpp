@@ -36,7 +36,7 @@
 
 namespace hdt {
 
-// Of the library that the program runs with, encoded as HDT_VERSION.
+// The version of the library at run time, encoded as HDT_VERSION.
 inline int version() {
   int number = 0;
   check(hdtGetVersion(&number));
