@@ -6,6 +6,8 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/commbench/element.h"
+
 namespace hdt::bench {
 namespace {
 

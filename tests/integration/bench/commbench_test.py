@@ -49,7 +49,7 @@ class Commbench(unittest.TestCase):
                               "-e", "64K", "-f", "64")
         self.assertEqual([rank["node"] for rank in report["ranks"]], [0, 0, 1, 1])
         self.assertEqual(len({rank["pid"] for rank in report["ranks"]}), 4)
-        self.assertEqual(len(report["rows"]), 3 * 14 * (3 * 5 + 6) + 1)  # one barrier
+        self.assertEqual(len(report["rows"]), 3 * 14 * (3 * 8 + 6) + 1)  # one barrier
 
     def test_large_messages_over_two_nodes_of_two_ranks(self):
         self.measure([], "all", "--nodes", "2", "--local", "2", "-d", "bfloat16,int64", "-b", LARGE,

@@ -58,7 +58,9 @@ class Engines(unittest.TestCase):
         for row in report["rows"]:
             what = (row["engine"], row["collective"], row["type"], row["op"], row["bytes"])
             if row["lacks"] is not None:
-                self.assertNotEqual(row["engine"], "hdt", what)
+                # HDT lacks nothing but what no library has.
+                bitwise = row["op"] in ("band", "bor", "bxor") and "float" in row["type"]
+                self.assertTrue(row["engine"] != "hdt" or bitwise, what)
                 self.assertIsNone(row["out_of_place"], what)
                 continue
             for placement in filter(None, (row["out_of_place"], row["in_place"])):

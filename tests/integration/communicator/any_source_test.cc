@@ -131,7 +131,7 @@ TEST_P(AnySource, AWaitThatIsOverLeavesItPending) {
     const int last = self.ranks - 1;
     if (self.rank == 0) {
       EXPECT_EQ(hdtRecvAny(nullptr, 1, HDT_INT32, &source, self.comm, &request), HDT_ERR_INVALID_ARGUMENT);
-      const auto unknown = static_cast<hdtDataType_t>(99);
+      const auto unknown = static_cast<hdtDataType_t>(HDT_FLOAT8E5M2 + 1);
       EXPECT_EQ(hdtRecvAny(&value, 1, unknown, &source, self.comm, &request), HDT_ERR_INVALID_ARGUMENT);
       EXPECT_EQ(request, nullptr);
       HDT_EXPECT(hdtRecvAny(&value, 1, HDT_INT32, &source, self.comm, &request));
