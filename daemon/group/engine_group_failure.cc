@@ -42,13 +42,14 @@ void EngineGroup::tell_not_made(const Status& why) {
 }
 
 // For a node whose link has just come up: the group may have failed, and its ranks may have departed, while
-// there was none. Without NodeLeft the node would keep its part of the group for ever.
+// there was none. Without NodeLeft the node would keep its part of the group for ever. A suspended node gets
+// it behind what is still to be sent again (tell_departures()).
 void EngineGroup::tell_end(uint32_t node) {
   if (context_.failed()) {
     const Status failure = context_.failure();
     context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
   }
-  if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
+  if (told_left_ && !context_.peers[node].away) context_.send(node, NodeLeft{context_.id, context_.me});
 }
 
 // Once to each node that has a link. A node without one learns of the failure when it connects, or from the
