@@ -56,7 +56,7 @@ class RingQueue {
     std::byte* data;
     uint64_t bytes;
     std::shared_ptr<Operation> operation;
-    // Of a receive from any rank: where its sender is told; may be null.
+    // A receive from any rank writes its sender there; may be null.
     int* source = nullptr;
     // Counts messages of this stream from 0; both ends count alike, and the cells carry it.
     uint64_t number = 0;

@@ -225,7 +225,7 @@ class WorkHDT : public c10d::Work {
   const std::shared_ptr<Group> group_;
   const std::shared_ptr<Operation> operation_;
   const Tensors results_;
-  // Of a receive; written before the operation is complete.
+  // A receive writes it before the operation is complete.
   const std::shared_ptr<const int> source_;
   // Guards future_.
   std::mutex future_mutex_;

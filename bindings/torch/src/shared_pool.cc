@@ -63,7 +63,7 @@ SharedPool::Figures SharedPool::figures() const {
   return figures_;
 }
 
-// The source is asked for what is needed alone, if it has no more than that.
+// If the source has no more, it is asked again for the needed bytes alone.
 bool SharedPool::add_slab(size_t bytes) {
   const size_t grown = std::max(kSlab, figures_.held / 8 / kPage * kPage);
   size_t size = std::max(bytes, grown);
