@@ -81,11 +81,14 @@ class Reader {
     }
     return {reinterpret_cast<const char*>(taken_.data()), length};
   }
-  // The same, and a failure if the text holds control characters. A text that passes may stand in log
-  // lines and tables.
+  // The same for a text that people read, as the reason of a failure: bytes that may not stand on a
+  // terminal or in a log line are replaced (to_plain_text()).
+  std::string get_text(size_t limit) { return to_plain_text(get_string(limit)); }
+  // The same for a name: control characters and broken UTF-8 are a failure. A name that passes may stand
+  // in log lines and tables.
   std::string get_name(size_t limit) {
     std::string name = get_string(limit);
-    if (is_printable(name)) return name;
+    if (is_plain_text(name)) return name;
     failed_ = true;
     return {};
   }

@@ -8,36 +8,12 @@
 #include <charconv>
 
 #include "base/config_keys.h"
+#include "base/foreign_text.h"
 
 namespace hdt::config {
 namespace {
 
 constexpr size_t kMaxOptionBytes = 1024;  // of a backend's option
-
-// Whether a text is valid UTF-8 (RFC 3629) without control characters, so that it can be printed, logged and
-// written back as TOML. The lead byte gives the length; 0xc0, 0xc1 and everything from 0xf5 on lead nothing.
-bool is_plain_text(const std::string& text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = lead < 0x80                   ? 1
-                          : lead >= 0xc2 && lead < 0xe0 ? 2
-                          : (lead & 0xf0) == 0xe0       ? 3
-                          : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                        : 0;
-    if (lead < 0x20 || lead == 0x7f || length == 0 || i + length > text.size()) return false;
-    for (size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // Overlong forms, UTF-16 surrogates, and what lies beyond U+10FFFF.
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
-      return false;
-    }
-    i += length;
-  }
-  return true;
-}
 
 // What an error says it found. A value may be foreign and huge, so control characters and long texts are
 // described instead of printed.

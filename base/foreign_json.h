@@ -3,7 +3,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/foreign_text.h"
 #include "base/status.h"
@@ -13,13 +15,25 @@ namespace hdt {
 // The maximum size in bytes of what comes over a control connection; no message is longer.
 inline constexpr size_t kMaxForeignJson = size_t{16} << 20;
 
+// Makes every text in the value plain, as to_plain_text() does; JSON may escape any control character.
+// False if a key is no plain text: keys are not replaced, as two of them could become one.
+inline bool make_texts_plain(nlohmann::json& json) {
+  if (auto* const text = json.get_ptr<std::string*>()) *text = to_plain_text(std::move(*text));
+  if (!json.is_structured()) return true;
+  for (const auto& [key, part] : json.items()) {
+    if ((json.is_object() && !is_plain_text(key)) || !make_texts_plain(part)) return false;
+  }
+  return true;
+}
+
 // Parses `text`, which must not be longer than `most_bytes`. kInvalidArgument says what is wrong: too
-// long, too deep, or no JSON. Never throws for what the text holds. The shape of the value is still to
-// be checked.
+// long, too deep, or no JSON. Never throws for what the text holds. Its texts are plain, so they may stand
+// on a terminal. The shape of the value is still to be checked.
 inline Result<nlohmann::json> parse_foreign_json(std::string_view text, size_t most_bytes = kMaxForeignJson) {
   HDT_RETURN_IF_ERROR(check_json_limits(text, most_bytes));
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) return Status(Code::kInvalidArgument, "it is no JSON");
+  if (!make_texts_plain(json)) return Status(Code::kInvalidArgument, "a key in it is no plain text");
   return json;
 }
 

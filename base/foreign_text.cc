@@ -57,6 +57,29 @@ size_t end_of_tripled(std::string_view text, size_t at, bool has_escapes) {
   return at;
 }
 
+// The bytes of the character that begins at `at`; 0 if it is a control character or broken UTF-8. The lead
+// byte gives the length; 0xc0, 0xc1 and everything from 0xf5 on lead nothing.
+size_t plain_character(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(at);
+  if (lead < 0x20 || lead == 0x7f) return 0;
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                        : (lead & 0xf0) == 0xe0       ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+  if (length == 0 || length > text.size() - at) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(at + k) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, UTF-16 surrogates, what lies beyond U+10FFFF, the control characters U+0080 to U+009F.
+  const unsigned char second = byte(at + 1);
+  const bool valid = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) &&
+                     !(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second >= 0x90) &&
+                     !(lead == 0xc2 && second < 0xa0);
+  return valid ? length : 0;
+}
+
 }  // namespace
 
 // Brackets of both kinds are counted together: whether they match is for the parser to say.
@@ -102,9 +125,22 @@ Status check_toml_limits(std::string_view text) {
   return Status::ok();
 }
 
-bool is_printable(std::string_view name) {
-  return std::none_of(name.begin(), name.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+bool is_plain_text(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = plain_character(text, at);
+    if (length == 0) return false;
+    at += length;
+  }
+  return true;
+}
+
+std::string to_plain_text(std::string text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = plain_character(text, at);
+    if (length == 0) text[at] = '?';
+    at += std::max(length, size_t{1});
+  }
+  return text;
 }
 
 }  // namespace hdt

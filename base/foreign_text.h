@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -22,7 +23,12 @@ Status check_json_limits(std::string_view text, size_t most_bytes);
 // The same for TOML with its own limits. A key of several parts (a.b.c) makes as many levels.
 Status check_toml_limits(std::string_view text);
 
-// Whether a name may stand in a log line, in a table or on a terminal: it holds no control characters.
-bool is_printable(std::string_view name);
+// Whether a text may stand in a log line, in a table, in JSON or on a terminal: it is valid UTF-8 (RFC 3629)
+// without control characters.
+bool is_plain_text(std::string_view text);
+
+// The text with a '?' for every byte that would make it no plain text. For texts that people read and no
+// program compares, as the reason of a failure.
+std::string to_plain_text(std::string text);
 
 }  // namespace hdt

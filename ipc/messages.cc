@@ -141,7 +141,7 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   if (reader.get<uint32_t>() != kSessionMagic) return malformed("hello");
   if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
-  Hello message{reader.get_string(kMaxText)};
+  Hello message{reader.get_text(kMaxText)};
   if (!reader.complete()) return malformed("hello");
   return message;
 }
@@ -151,8 +151,8 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   if (reader.get<uint32_t>() != kSessionMagic) return malformed("welcome");
   if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
   Welcome message;
-  message.software = reader.get_string(kMaxText);
-  message.node = reader.get_string(kMaxText);
+  message.software = reader.get_text(kMaxText);
+  message.node = reader.get_text(kMaxText);
   message.host_pid = reader.get<uint32_t>();
   message.engines = reader.get<uint32_t>();
   message.restart_ms = reader.get<int64_t>();
@@ -203,7 +203,7 @@ Result<Joined> decode_joined(std::span<const std::byte> bytes) {
   Joined m;
   m.request = reader.get<uint32_t>();
   m.code = reader.get<Code>();
-  m.text = reader.get_string(kMaxText);
+  m.text = reader.get_text(kMaxText);
   m.handle = reader.get<uint32_t>();
   m.engine = reader.get<uint32_t>();
   m.local_index = reader.get<uint32_t>();
@@ -227,7 +227,7 @@ Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes) {
   MemoryAnswer m;
   m.request = reader.get<uint32_t>();
   m.code = reader.get<Code>();
-  m.text = reader.get_string(kMaxText);
+  m.text = reader.get_text(kMaxText);
   m.memory = reader.get<uint64_t>();
   if (!reader.complete()) return malformed("memory");
   return m;
@@ -262,7 +262,7 @@ Result<GroupNotice> decode_notice(std::span<const std::byte> bytes) {
   m.handle = reader.get<uint32_t>();
   m.code = reader.get<Code>();
   m.rank = reader.get<int32_t>();
-  m.text = reader.get_string(kMaxText);
+  m.text = reader.get_text(kMaxText);
   const int code = static_cast<int>(m.code);
   if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("group");
   return m;
@@ -272,7 +272,7 @@ Result<Text> decode_text(std::span<const std::byte> bytes) {
   Reader reader = open(bytes);
   Text message;
   message.code = reader.get<Code>();
-  message.text = reader.get_string(kMaxText);
+  message.text = reader.get_text(kMaxText);
   const int code = static_cast<int>(message.code);
   if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("text");
   return message;

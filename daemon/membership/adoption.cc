@@ -115,7 +115,7 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   //    its memory has seats for.
   const bool full = std::all_of(ranks_of.begin(), ranks_of.end(),
                                 [](uint32_t ranks) { return ranks > 0 && ranks <= ipc::kMaxLocalRanks; });
-  if (!full || ranks_of[spec.me] != layout.local_ranks || !is_printable(group.group_class)) {
+  if (!full || ranks_of[spec.me] != layout.local_ranks || !is_plain_text(group.group_class)) {
     return Status(Code::kInvalidArgument, "the members of the group do not fit its memory");
   }
   for (uint32_t other = 0; other < layout.nodes; ++other) {

@@ -171,7 +171,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       r.get_bytes(m.key);
       m.code = r.get<Code>();
       m.rank = r.get<uint32_t>();
-      m.text = r.get_string(kMaxText);
+      m.text = r.get_text(kMaxText);
       const int code = static_cast<int>(m.code);
       // A Cancel has a reason, so its code is never kSuccess.
       if (r.complete() && code > 0 && code < kCodeCount && m.rank < ipc::kMaxRanks) return m;
@@ -187,7 +187,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       r.get_bytes(m.key);
       m.code = r.get<Code>();
       m.rank = r.get<int32_t>();
-      m.text = r.get_string(kMaxText);
+      m.text = r.get_text(kMaxText);
       const int code = static_cast<int>(m.code);
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
       return {};
@@ -208,7 +208,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.number = r.get<uint64_t>();
       m.code = r.get<Code>();
       m.now_ns = r.get<int64_t>();
-      m.text = r.get_string(kMaxReply);
+      m.text = r.get_text(kMaxReply);
       const int code = static_cast<int>(m.code);
       if (r.complete() && code >= 0 && code < kCodeCount) return m;
       return {};
@@ -232,7 +232,7 @@ ControlMessage decode_control(std::span<const std::byte> bytes) {
       m.to = r.get<uint32_t>();
       m.code = r.get<Code>();
       m.rank = r.get<int32_t>();
-      m.text = r.get_string(kMaxText);
+      m.text = r.get_text(kMaxText);
       m.live = get_live_class(r);
       m.node = get_node(r);
       const int code = static_cast<int>(m.code);

@@ -175,7 +175,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
                                peer_.purpose == Purpose::kNoRail;
     if (!reader.complete() || !known_purpose || lasting > 1)
       return Status(Code::kInvalidArgument, "malformed hello of a daemon");
-    if (!is_node_name(peer_.name) || !is_printable(peer_.group_class))
+    if (!is_node_name(peer_.name) || !is_plain_text(peer_.group_class))
       return Status(Code::kInvalidArgument, "a name in the hello of a daemon is not plain printable text");
     const auto id = node_id_of(peer_.key, peer_.start);
     if (!id.is_ok()) return id.status();

@@ -165,7 +165,7 @@ EngineMessage get_message(size_t kind, Reader& r) {
       auto n = get_common<GroupFailed>(r);
       n.code = r.get<Code>();
       n.rank = r.get<int32_t>();
-      n.text = r.get_string(kMaxText);
+      n.text = r.get_text(kMaxText);
       const int code = static_cast<int>(n.code);
       // A failure is neither kSuccess (0) nor kInProgress (1).
       if (code < 2 || code >= kCodeCount) return {};
@@ -211,7 +211,7 @@ EngineMessage get_message(size_t kind, Reader& r) {
       auto n = get_common<ClassReady>(r);
       n.change = r.get<uint64_t>();
       n.code = r.get<Code>();
-      n.text = r.get_string(kMaxText);
+      n.text = r.get_text(kMaxText);
       const int code = static_cast<int>(n.code);
       // kSuccess is an answer as well.
       if (code < 0 || code >= kCodeCount) return {};

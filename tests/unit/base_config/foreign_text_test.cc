@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "base/foreign_json.h"
 #include "base/saturate.h"
 
 namespace hdt {
@@ -37,6 +39,40 @@ TEST(ForeignText, TomlIsAsDeepAndAsLongAsAllowed) {
   }
   EXPECT_TRUE(check_toml_limits("t = \"\"\"a\"" + nested(1000) + "\"\"\"").is_ok());
   EXPECT_FALSE(check_toml_limits(std::string(kMaxTomlBytes + 1, ' ')).is_ok());
+}
+
+TEST(ForeignText, OnlyPlainTextStandsOnATerminal) {
+  for (const char* text : {"", "rank 3 ended: no space",
+                           "Gr\xc3\xb6\xc3\x9f"
+                           "e \xe2\x82\xac \xf0\x9f\x98\x80"}) {
+    EXPECT_TRUE(is_plain_text(text)) << text;
+    EXPECT_EQ(to_plain_text(text), text);
+  }
+  const std::pair<std::string, std::string> cases[] = {
+      {"a\xff"
+       "b",
+       "a?b"},  // leads nothing
+      {"\x1b[2J\nforged line\t\x7f", "?[2J?forged line??"},
+      {std::string("a\0b", 3), "a?b"},
+      {"cut \xe2\x82", "cut ??"},           // the text ends within a character
+      {"\xc0\xaf \xe0\x80\xaf", "?? ???"},  // overlong
+      {"\xed\xa0\x80", "???"},              // a surrogate
+      {"\xf4\x90\x80\x80", "????"},         // beyond U+10FFFF
+      {"\xc2\x9b"
+       "31m",
+       "??31m"},  // a control sequence in one character
+  };
+  for (const auto& [text, plain] : cases) {
+    EXPECT_FALSE(is_plain_text(text)) << plain;
+    EXPECT_EQ(to_plain_text(text), plain);
+  }
+}
+
+TEST(ForeignText, TextsInJsonArePlain) {
+  const auto json = parse_foreign_json(R"({"why": ["\u001b[2J", "a \u0000", 3]})");
+  ASSERT_TRUE(json.is_ok()) << json.status().message();
+  EXPECT_EQ(json.value().dump(), R"({"why":["?[2J","a ?",3]})");
+  EXPECT_FALSE(parse_foreign_json(R"([{"\u001b[2J": 1}])").is_ok());
 }
 
 TEST(Saturate, StopsAtTheEnds) {

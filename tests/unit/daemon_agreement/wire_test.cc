@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <random>
 
@@ -80,6 +81,22 @@ TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
   }
 }
 
+// A reason that another daemon sends goes to logs, processes and terminals.
+TEST(Wire, ReasonsFromOtherDaemonsAreMadePlain) {
+  const std::string hostile = "\x1b[2J gone\xff\n";
+  const std::string plain = "?[2J gone??";
+  const auto failed = decode_engine_message(encode(GroupFailed{1, Code::kTimeout, 4, hostile}));
+  EXPECT_EQ(std::get<GroupFailed>(failed).text, plain);
+  const auto ready = decode_engine_message(encode(ClassReady{0, 2, Code::kConfig, hostile}));
+  EXPECT_EQ(std::get<ClassReady>(ready).text, plain);
+  const auto cancel = decode_control(encode(Cancel{GroupKey{}, Code::kRankLost, 3, hostile}));
+  EXPECT_EQ(std::get<Cancel>(cancel).text, plain);
+  const auto outcome = decode_control(encode(Outcome{GroupKey{}, Code::kLink, -1, hostile}));
+  EXPECT_EQ(std::get<Outcome>(outcome).text, plain);
+  const auto reply = decode_control(encode(Reply{7, Code::kTimeout, 12, hostile}));
+  EXPECT_EQ(std::get<Reply>(reply).text, plain);
+}
+
 // The bytes of a note are limited, and so are the tags that one may have.
 TEST(Wire, MoreTagsThanANoteTakesAreRefused) {
   ChunkState state{1, 2, 3, std::vector<uint32_t>(kMaxTags, 7)};
@@ -152,19 +169,26 @@ TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {
     if (random() % 8 == 0) bytes.resize(bytes.size() + random() % 9);
     return bytes;
   };
+  // Readers replace bytes of a text that are not plain by '?'.
+  const auto is_written_as = [](const std::vector<std::byte>& read, const std::vector<std::byte>& written) {
+    return std::ranges::equal(written, read, [](std::byte now, std::byte before) {
+      return now == before ||
+             (now == std::byte{'?'} && (before < std::byte{0x20} || before > std::byte{0x7e}));
+    });
+  };
   for (int round = 0; round < 3000; ++round) {
     for (const EngineMessage& note : examples()) {
       const auto bytes = damage(encode(note));
       const EngineMessage decoded = decode_engine_message(bytes);
       if (!std::holds_alternative<std::monostate>(decoded)) {
-        EXPECT_EQ(encode(decoded), bytes);
+        EXPECT_TRUE(is_written_as(bytes, encode(decoded))) << ::testing::PrintToString(bytes);
       }
     }
     for (const ControlMessage& message : control_examples()) {
       const auto bytes = damage(encode(message));
       const ControlMessage decoded = decode_control(bytes);
       if (!std::holds_alternative<std::monostate>(decoded)) {
-        EXPECT_EQ(encode(decoded), bytes);
+        EXPECT_TRUE(is_written_as(bytes, encode(decoded))) << ::testing::PrintToString(bytes);
       }
     }
   }

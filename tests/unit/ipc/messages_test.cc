@@ -120,5 +120,13 @@ TEST(Codec, LengthsNeverExceedLimitsOrBytes) {
   EXPECT_FALSE(rest.complete());  // something is left over
 }
 
+// The reason for which a process ends its group goes to the processes of other users.
+TEST(Messages, ReasonsAreMadePlain) {
+  const auto notice =
+      decode_notice(encode(Kind::kFail, GroupNotice{1, Code::kRankLost, 3, "\x1b[2J gone\xff\n"}));
+  ASSERT_TRUE(notice.is_ok()) << notice.status().message();
+  EXPECT_EQ(notice.value().text, "?[2J gone??");
+}
+
 }  // namespace
 }  // namespace hdt::ipc
