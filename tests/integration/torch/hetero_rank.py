@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import time
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import hdt_torch  # noqa: F401
-from hdt_torch.hetero import Throttled, UnequalDataParallel, UnequalSampler
+from hdt_torch.hetero import _throttle, Throttled, UnequalDataParallel, UnequalSampler
 
 TIMEOUT = datetime.timedelta(seconds=30)
 STEPS = 50
@@ -214,8 +215,53 @@ class Slow(torch.nn.Module):
         return self.module(inputs)
 
 
+class Clock:
+    """In the place of `time` in hetero._throttle: the processor time is what a test says."""
+
+    def __init__(self):
+        self.worked = self.slept = 0.0
+
+    def thread_time(self):
+        return self.worked
+
+    def sleep(self, seconds):
+        self.slept += seconds
+
+
+class Worker(torch.nn.Module):
+    """One parameter; works for 3 s forward, and waits for a moment, which is no work."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.weight, self._clock = torch.nn.Parameter(torch.ones(1)), clock
+
+    def forward(self, inputs):
+        self._clock.worked += 3
+        time.sleep(0.01)
+        output = inputs * self.weight
+        output.register_hook(self._back)
+        return output
+
+    def _back(self, gradient):
+        self._clock.worked += 5
+        return gradient
+
+
+def rests_for_its_work():
+    clock = Clock()
+    with unittest.mock.patch.object(_throttle, "time", clock):
+        output = Throttled(Worker(clock), 0.25)(torch.ones(2))
+        assert abs(clock.slept - 9) < 1e-9, clock.slept
+        clock.worked += 100  # between forward and backward: not the module's
+        # Throttled begins to count at its own hook, which comes behind that of the worker.
+        output.register_hook(lambda gradient: setattr(clock, "worked", clock.worked + 2))
+        output.sum().backward()
+        assert abs(clock.slept - 15) < 1e-9, clock.slept
+
+
 def throttled(rank, size):
     """It computes the same."""
+    rests_for_its_work()
     model, slow = make_model(), Throttled(make_model(), 0.5)
     inputs = torch.ones(3, 8, dtype=torch.float64, requires_grad=True)
     for one in (model, slow):

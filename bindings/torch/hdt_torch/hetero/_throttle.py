@@ -10,6 +10,10 @@ class Throttled(torch.nn.Module):
     sleeps as long as makes the fraction. It sleeps rather than computes, so that other ranks of the machine
     are not disturbed. Results are those of the module.
 
+    The work is counted in processor time of the calling thread. So a rank that waits for others, or for a
+    processor that others have, is not slowed for that as well. With more threads (torch.set_num_threads) the
+    calling one has its part in all that torch computes.
+
     Backward, it sleeps when a parameter has its gradient, so a module without parameters is slowed forward
     only. """
 
@@ -27,8 +31,8 @@ class Throttled(torch.nn.Module):
 
     def _rest(self):
         if self._since is not None:
-            time.sleep(self._idle * (time.perf_counter() - self._since))
-            self._since = time.perf_counter()
+            time.sleep(self._idle * (time.thread_time() - self._since))
+            self._since = time.thread_time()
 
     def _after_a_gradient(self, gradient):
         self._rest()
@@ -38,7 +42,7 @@ class Throttled(torch.nn.Module):
         return gradient
 
     def forward(self, *inputs, **named):
-        self._since = time.perf_counter()
+        self._since = time.thread_time()
         output = self.module(*inputs, **named)
         self._rest()
         self._since = None
@@ -48,7 +52,7 @@ class Throttled(torch.nn.Module):
         return output
 
     def _begin(self, gradient):
-        self._since, self._missing = time.perf_counter(), len(self._trained)
+        self._since, self._missing = time.thread_time(), len(self._trained)
         return gradient
 
 
