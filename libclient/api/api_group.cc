@@ -215,6 +215,15 @@ const char* hdtCommErrorMessage(hdtComm_t handle) {
   return text;
 }
 
+hdtResult_t hdtCommFailedRank(hdtComm_t handle, int* rank) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (rank == nullptr) return null_argument("rank");
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  *rank = comm->communicator->failed_rank();
+  return HDT_SUCCESS;
+}
+
 // The following four only read what does not change during the life of the communicator.
 hdtResult_t hdtCommCount(hdtComm_t handle, int* nranks) {
   if (hdt::forked()) return hdt::client::refuse_copy();

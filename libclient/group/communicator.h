@@ -111,6 +111,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fail_with(const Status& why);
   // Why the group has failed; kSuccess while it works.
   Status failure() const { return access_.segment.failure(); }
+  // The rank that the failure is about; -1: none, or no failure.
+  int32_t failed_rank() const { return access_.segment.failed_rank(); }
 
   // Moves what can be moved, unless another thread is at it. True if anything was done.
   bool try_progress();

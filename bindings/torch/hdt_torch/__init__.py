@@ -8,28 +8,16 @@ the manual.
 """
 
 import atexit
-import dataclasses
 import inspect
 import os
 import sys
-from typing import Optional
-
 import torch.distributed as dist
 
 from hdt_torch import _C
+from hdt_torch._options import Options
+from hdt_torch._shrink import failed_rank, shrink
 
-__all__ = ["Options", "shared_memory", "use_shared_memory"]
-
-
-@dataclasses.dataclass
-class Options:
-    """What a group is made with: init_process_group("hdt", pg_options=Options(...)), or new_group()."""
-
-    # A class of the daemon's configuration, [class.NAME]; the same on all ranks. None: that of
-    # $HDT_CLASS_MAP for the group's description, else $HDT_CLASS, or the default.
-    group_class: Optional[str] = None
-    # Reductions give the same bits however ranks are placed, whatever a message's size.
-    deterministic: bool = False
+__all__ = ["Options", "failed_rank", "shared_memory", "shrink", "use_shared_memory"]
 
 
 def use_shared_memory(min_bytes=64 << 10):

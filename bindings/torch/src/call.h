@@ -7,7 +7,6 @@
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <c10/util/StringUtil.h>
 
 #include <functional>
 #include <memory>
@@ -17,12 +16,6 @@
 #include "process_group.h"
 
 namespace hdt_torch {
-
-// Throws Failure with the text that `words` make, unless `holds`.
-template <typename... Words>
-void require(bool holds, const Words&... words) {
-  if (!holds) throw Failure(c10::str("hdt: ", words...));
-}
 
 // --- types -------------------------------------------------------------------------------------------------
 

@@ -53,10 +53,37 @@ py::dict shared_memory() {
   return made;
 }
 
+// What torch gives out is a base class of it. The group behind "cpu:hdt,cuda:..." is reached in Python.
+const hdt_torch::ProcessGroupHDT& as_hdt(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
+  const auto* const found = dynamic_cast<hdt_torch::ProcessGroupHDT*>(group.get());
+  TORCH_CHECK(found != nullptr, "hdt: a group of the backend \"", group->getBackendName(),
+              "\" given; expected one of \"hdt\"");
+  return *found;
+}
+
+c10::intrusive_ptr<hdt_torch::BackendBase> without(const c10::intrusive_ptr<hdt_torch::BackendBase>& group,
+                                                   const std::vector<int>& excluded, double timeout_s) {
+  return as_hdt(group).without(excluded, std::chrono::duration_cast<hdt_torch::Milliseconds>(
+                                             std::chrono::duration<double>(timeout_s)));
+}
+
+// What the group was made with: (class, deterministic, seconds of its timeout).
+std::tuple<std::string, bool, double> options_of(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
+  const hdt_torch::GroupOptions& options = as_hdt(group).options();
+  return {options.group_class, options.deterministic, std::chrono::duration<double>(options.timeout).count()};
+}
+
+int failed_rank(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
+  return as_hdt(group).failed_rank();
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
   module.def("create", &create, py::call_guard<py::gil_scoped_release>());
+  module.def("without", &without, py::call_guard<py::gil_scoped_release>());
+  module.def("options_of", &options_of);
+  module.def("failed_rank", &failed_rank);
   module.def("class_of", &hdt_torch::class_of);
   module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
   module.def("use_shared_memory", &hdt_torch::use_shared_memory);

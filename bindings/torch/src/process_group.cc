@@ -99,70 +99,7 @@ std::vector<size_t> split_counts(const std::vector<int64_t>& splits, const at::T
   return counts;
 }
 
-// The text of an exception, without the backtrace that torch appends to its own.
-std::string words_of(const std::exception& failure) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&failure);
-  return of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what();
-}
-
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-
-// The id of a new group, from rank 0 by the store. A store may serve several groups one after the other, so
-// each rank counts those that it has made there. Rank 0's failure is passed on.
-hdtUniqueId_t meet(const GroupOptions& options) {
-  constexpr char kId = 'I';
-  constexpr char kFailure = 'F';
-  c10d::Store& store = *options.store;
-  const int64_t number = store.add(c10::str("hdt/groups/", options.rank), 1);
-  const std::string key = c10::str("hdt/id/", number);
-  hdtUniqueId_t id;
-  if (options.rank == 0) {
-    try {
-      check(hdtGetUniqueId(&id), "making a group's id");
-    } catch (const std::exception& failure) {
-      store.set(key, bytes_of(kFailure + words_of(failure)));
-      throw;
-    }
-    store.set(key, bytes_of(kId + std::string(id.internal, sizeof(id.internal))));
-    return id;
-  }
-  try {
-    store.wait({key}, options.timeout);
-  } catch (const std::exception& error) {
-    require(false, "rank 0 has put no group's id into the store within ", options.timeout.count(),
-            " ms: ", error.what());
-  }
-  const std::vector<uint8_t> value = store.get(key);
-  const std::string text(value.begin(), value.end());
-  require(text.empty() || text[0] != kFailure, "rank 0 failed: ", text.substr(text.empty() ? 0 : 1));
-  require(text.size() == 1 + sizeof(id.internal) && text[0] == kId, "the store holds something else at ", key,
-          " than a group's id");
-  text.copy(id.internal, sizeof(id.internal), 1);
-  return id;
-}
-
 }  // namespace
-
-ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options)
-    : BackendBase(options.rank, options.size),
-      options_(options),
-      store_(options.store),
-      timeout_(options.timeout) {
-  init();
-  require(timeout_.count() > 0, "a timeout of ", timeout_.count(), " ms");
-  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
-  if (!options.group_class.empty()) config.group_class = options.group_class.c_str();
-  config.timeout_ms = timeout_.count();
-  config.deterministic = options.deterministic ? 1 : 0;
-  const hdtUniqueId_t id = meet(options);
-  hdtComm_t comm = nullptr;
-  check(hdtCommInitRank(&comm, options.size, id, options.rank, &config), "joining a group");
-  group_ = Group::make(comm, options.rank, options.size);
-}
-
-ProcessGroupHDT::~ProcessGroupHDT() {
-  if (group_) group_->close();
-}
 
 // --- one tensor to or from all -----------------------------------------------------------------------------
 
@@ -453,6 +390,7 @@ void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd()
 // left in the store is removed by the next one, as all ranks have read it then.
 void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  require(store_ != nullptr, "monitoredBarrier: this group has no store, as it was made by without()");
   const uint64_t number = monitored_barriers_++;
   const auto key = [](uint64_t barrier, int rank) { return c10::str("hdt/barrier/", barrier, "/", rank); };
   const std::string passed = "passed";

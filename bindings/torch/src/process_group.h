@@ -6,6 +6,7 @@
 // what only a c10d::Backend has; the rest is one source.
 #pragma once
 
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/api/include/torch/version.h>
 
 #include <memory>
@@ -55,6 +56,15 @@ using WorkRef = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 
+// Throws Failure with the text that `words` make, unless `holds`.
+template <typename... Words>
+void require(bool holds, const Words&... words) {
+  if (!holds) throw Failure(c10::str("hdt: ", words...));
+}
+
+// A text as a value of a c10d::Store.
+inline std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
 // The settings of a new group: those that torch.distributed passes, and the user's choices for HDT.
 struct GroupOptions {
   c10::intrusive_ptr<c10d::Store> store;
@@ -68,6 +78,14 @@ struct GroupOptions {
   // torch's name of the group, and the ranks' numbers in the job; both may be empty.
   std::string name;
   std::vector<uint64_t> global_ranks;
+
+  // The same for libhdt. It refers to group_class.
+  hdtCommConfig_t config() const;
+  // The number in the job of a rank of this group.
+  uint64_t global_rank(int of) const {
+    const auto index = static_cast<size_t>(of);
+    return index < global_ranks.size() ? global_ranks[index] : index;
+  }
 };
 
 // One group of ranks. Functions may be called from any thread, without Python's lock held; collectives are
@@ -80,6 +98,8 @@ class ProcessGroupHDT : public BackendBase {
  public:
   // Ranks meet through the store: rank 0 puts libhdt's unique id there. Blocks until all have joined.
   explicit ProcessGroupHDT(const GroupOptions& options);
+  // Takes over a communicator of libhdt, which has the options' rank and size.
+  ProcessGroupHDT(const GroupOptions& options, hdtComm_t comm);
   // Waits for this rank's operations, at most until their deadline.
   ~ProcessGroupHDT() override;
 
@@ -107,7 +127,6 @@ class ProcessGroupHDT : public BackendBase {
                                       const c10d::AllToAllOptions& options) override;
   WorkRef send(Tensors& tensors, int to, int tag) override;
   WorkRef recv(Tensors& tensors, int from, int tag) override;
-  // Refused: libhdt has no receive from any rank.
   WorkRef recvAnysource(Tensors& tensors, int tag) override;
   WorkRef barrier(const c10d::BarrierOptions& options) override;
   // By the store, so that rank 0 can name the ranks that have not come, and the group goes on without harm.
@@ -139,6 +158,10 @@ class ProcessGroupHDT : public BackendBase {
   // Waits for this rank's operations, at most until their deadline, and leaves the group.
   void shutdown() { group_->close(); }
   c10::intrusive_ptr<Options> getBackendOptions();
+  bool supportsShrinking() const { return HDT_TORCH_HAS_SINGLE != 0; }
+  // without() for torch's dist.shrink_group(). Flag 1: what is under way in this group is aborted before.
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                           const c10::intrusive_ptr<Options>& options);
   // A new group of those ranks of this one, which the store knows each other by; null on the others. Without
   // a class of its own ($HDT_CLASS_MAP, by the description in the options) it has this one's.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -147,6 +170,14 @@ class ProcessGroupHDT : public BackendBase {
 #else
   void endCoalescing(std::vector<WorkRef>& works) override;
 #endif
+
+  const GroupOptions& options() const { return options_; }
+  // The rank that the group's failure is about; -1: none, or no failure. Does not block.
+  int failed_rank() const;
+  // A group of this one's ranks without the excluded ones, in their order (hdtCommShrink). This one may have
+  // failed, and stays as it is. All that are not excluded call it with the same ranks. Blocks until they have
+  // come, at most for the timeout. The new group has no store: it is for calls that need none.
+  c10::intrusive_ptr<ProcessGroupHDT> without(const std::vector<int>& excluded, Milliseconds timeout) const;
 
   // Collectives that this rank has begun: from 0, counted by every rank for itself.
   void setSequenceNumberForGroup() override {}

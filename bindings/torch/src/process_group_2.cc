@@ -222,6 +222,13 @@ c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHDT::getBackendOptions() 
   return options;
 }
 
+c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::shrink(const std::vector<int64_t>& excluded, int flags,
+                                                          const c10::intrusive_ptr<Options>& options) {
+  constexpr int kAbort = 1;  // torch's SHRINK_ABORT
+  if ((flags & kAbort) != 0) group_->abort();
+  return without({excluded.begin(), excluded.end()}, options ? options->timeout : timeout_);
+}
+
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                          const std::vector<int>& ranks,
                                                          const c10::intrusive_ptr<Options>& options) {
@@ -234,8 +241,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_pt
     require(ranks[k] >= 0 && ranks[k] < size_, "split: rank ", ranks[k], " given; the group has ", size_,
             " ranks");
     if (ranks[k] == rank_) of_new.rank = static_cast<int>(k);
-    const auto rank = static_cast<size_t>(ranks[k]);
-    of_new.global_ranks.push_back(rank < options_.global_ranks.size() ? options_.global_ranks[rank] : rank);
+    of_new.global_ranks.push_back(options_.global_rank(ranks[k]));
   }
   if (of_new.rank < 0) return {};
   if (options) {

@@ -267,6 +267,11 @@ HDT_API hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_erro
  * for an ended handle and in a forked process it is a constant text that says so. */
 HDT_API const char* hdtCommErrorMessage(hdtComm_t comm);
 
+/* The rank that the failure is about, such as the one that was lost. *rank is -1 while the communicator
+ * works, and for a failure of no one rank. Ranks of several nodes may name different ones if several are lost
+ * at the same time. Does not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, or rank is NULL. */
+HDT_API hdtResult_t hdtCommFailedRank(hdtComm_t comm, int* rank);
+
 /* The number of ranks, and this process's rank. These and the next two work on a failed communicator, too,
  * and do not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, a NULL pointer, or a rank out of range. */
 HDT_API hdtResult_t hdtCommCount(hdtComm_t comm, int* nranks);

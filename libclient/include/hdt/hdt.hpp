@@ -166,11 +166,7 @@ class Communicator {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   // The number of nodes of the group, and the node (from 0) on which a rank runs.
-  int nodes() const {
-    int nodes = 0;
-    check(hdtCommNodes(comm_, &nodes));
-    return nodes;
-  }
+  int nodes() const { return ask(hdtCommNodes); }
   int node_of(int rank) const {
     int node = 0;
     check(hdtCommNodeOf(comm_, rank, &node));
@@ -194,13 +190,14 @@ class Communicator {
   }
   // Ends all operations of the group with HDT_ERR_ABORTED, on every rank. Does not wait for them.
   void abort() { check(hdtCommAbort(comm_)); }
-  // HDT_SUCCESS while the group works, else the code of its failure; and the failure's message, "" while it
-  // works. Neither blocks.
+  // HDT_SUCCESS while the group works, else the code of its failure; the rank that it is about, -1 if none;
+  // its message, "" while the group works. None of them blocks.
   hdtResult_t async_error() const {
     hdtResult_t error = HDT_SUCCESS;
     check(hdtCommGetAsyncError(comm_, &error));
     return error;
   }
+  int failed_rank() const { return ask(hdtCommFailedRank); }
   std::string error_message() const { return hdtCommErrorMessage(comm_); }
 
   // Operations. Each has two forms. The plain one returns when the operation is complete (or at once inside a
@@ -327,9 +324,11 @@ class Communicator {
   struct Empty {};
   // Complete before the call that makes the handle, so that the destructor runs if something after it throws.
   explicit Communicator(Empty) noexcept {}
-  void learn_place() {
-    check(hdtCommUserRank(comm_, &rank_));
-    check(hdtCommCount(comm_, &size_));
+  void learn_place() { rank_ = ask(hdtCommUserRank), size_ = ask(hdtCommCount); }
+  int ask(hdtResult_t (*call)(hdtComm_t, int*)) const {
+    int number = 0;
+    check(call(comm_, &number));
+    return number;
   }
 
   // Runs the _async form of an operation by its start_ function.

@@ -54,6 +54,12 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     return result;
   }
   if (verb == "abort") return hdtCommAbort(comm);
+  if (verb == "failed") {  // by which rank
+    int rank = 0;
+    const hdtResult_t result = hdtCommFailedRank(comm, &rank);
+    extra = std::to_string(rank);
+    return result;
+  }
   if (verb == "shrink") {  // to a second group; "second" makes it the one that is called on
     std::vector<int> excluded;
     hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;

@@ -42,6 +42,7 @@ TEST_P(Shrink, AfterTheFirstRankWasKilledInACollective) {
   kill(0);
   for (size_t rank = 1; rank < ranks_.size(); ++rank)
     EXPECT_EQ(ranks_[rank]->finish().result, HDT_ERR_RANK_LOST);
+  everyone("failed", HDT_SUCCESS, "0");
   everyone("shrink 30000 0", HDT_SUCCESS);
   everyone("second", HDT_SUCCESS);
   everyone("sum 7", HDT_SUCCESS, "21");
@@ -58,6 +59,7 @@ TEST_P(Shrink, OfAGroupThatWasShrunkBefore) {
 }
 
 TEST_P(Shrink, OfAGroupThatWorksLeavesItAsItIs) {
+  everyone("failed", HDT_SUCCESS, "-1");
   for (const size_t rank : {0, 2, 3}) ranks_[rank]->start("shrink 30000 1");
   for (const size_t rank : {0, 2, 3}) EXPECT_EQ(ranks_[rank]->finish().result, HDT_SUCCESS);
   everyone("sum 1", HDT_SUCCESS, "4");

@@ -99,6 +99,7 @@ const char* unrefused() {
       {"hdtCommCount", hdtCommCount(comm, &number)},
       {"hdtCommUserRank", hdtCommUserRank(comm, &number)},
       {"hdtCommNodes", hdtCommNodes(comm, &number)},
+      {"hdtCommFailedRank", hdtCommFailedRank(comm, &number)},
       {"hdtCommNodeOf", hdtCommNodeOf(comm, 0, &number)},
       {"hdtMemAlloc", hdtMemAlloc(&memory, 1)},
       {"hdtMemFree", hdtMemFree(shared)},

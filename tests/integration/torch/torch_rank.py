@@ -295,6 +295,47 @@ def lost_sender(rank, size):
     refused(f"rank {size - 1}", lambda: dist.recv(torch.zeros(1)))
 
 
+def works(rank, size):
+    """The world has these ranks, and all that a script does with a world goes well."""
+    assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
+    tensor = filled(float(rank))
+    dist.all_reduce(tensor)
+    equal(tensor, size * (size - 1) / 2)
+    objects = [None] * size
+    dist.all_gather_object(objects, rank)
+    assert objects == list(range(size)), objects
+    first = dist.new_group([0, size - 1])
+    if rank in (0, size - 1):
+        tensor = filled(1.)
+        dist.all_reduce(tensor, group=first)
+        equal(tensor, len({0, size - 1}))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    model(torch.ones(1, 2)).sum().backward()
+    equal(model.module.weight.grad, 1)
+
+
+def survivors(rank, size):
+    """Two ranks are lost one after the other, the second one where the store is. The others go on."""
+    assert size == 4 and hdt_torch.failed_rank() is None
+    refused("names no rank", hdt_torch.shrink)
+    refused("excluded rank 4 is not in the group", lambda: hdt_torch.shrink([4]))
+    works(rank, size)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused("rank 1", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
+    assert hdt_torch.failed_rank() == 1
+    assert hdt_torch.shrink() == [0, 2, 3]
+    rank = [0, 2, 3].index(rank)
+    works(rank, 3)
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused("rank 0", lambda: [dist.all_reduce(filled(1.)) for _ in range(1000)])
+    short = datetime.timedelta(seconds=1)
+    refused("rank", lambda: hdt_torch.shrink([rank - 1 or 2], timeout=short))  # each leaves out the other
+    assert hdt_torch.shrink([0], timeout=TIMEOUT) == [1, 2]
+    works(rank - 1, 2)
+
+
 def left_open(rank, size):
     """The interpreter ends with an operation that nobody waits for, and without destroy_process_group()."""
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
@@ -302,7 +343,7 @@ def left_open(rank, size):
 
 CASES = {function.__name__: function for function in (
     reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
-    left_open)}
+    survivors, left_open)}
 
 
 def main():

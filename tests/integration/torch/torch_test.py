@@ -8,7 +8,7 @@ import unittest
 from torch_job import FOLDER, ROOT, TorchJobs
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
-EXAMPLE = os.path.join(ROOT, "docs", "examples", "torch", "ddp.py")
+EXAMPLES = os.path.join(ROOT, "docs", "examples", "torch")
 ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
 
 
@@ -20,9 +20,17 @@ class Torch(TorchJobs):
         self.passes(RANK, 2, 2, *ALL)
 
     def test_example(self):
-        for rank, (code, output) in enumerate(self.job([EXAMPLE], 1, 2)):
+        for rank, (code, output) in enumerate(self.job([os.path.join(EXAMPLES, "ddp.py")], 1, 2)):
             self.assertEqual(code, 0, output)
             self.assertIn("loss" if rank == 0 else "", output)
+
+    def test_example_of_lost_ranks(self):
+        lost, first, second = self.job([os.path.join(EXAMPLES, "survive.py")], 1, 3, LOSE="0")
+        self.assertEqual(lost[0], -9, lost[1])
+        for code, output in (first, second):
+            self.assertEqual(code, 0, output)
+            self.assertIn("ranks [1, 2] go on", output)
+        self.assertIn("2 ranks, loss", first[1])
 
     def test_exit_without_destroying(self):
         self.passes(RANK, 1, 2, "left_open")
@@ -34,6 +42,12 @@ class Torch(TorchJobs):
             self.assertEqual(lost[0], -9, lost[1])
             for code, output in others:
                 self.assertEqual(code, 0, output)
+
+    def test_those_that_are_left_go_on(self):
+        for nodes, local in ((1, 4), (2, 2)):
+            ended = self.job([RANK, "survivors"], nodes, local)
+            for rank, (code, output) in enumerate(ended):
+                self.assertEqual(code, -9 if rank < 2 else 0, f"rank {rank}:\n{output}")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def interface_violations(texts):
     """Every function of hdt.h is called in the C++ headers: a new one is to have a form there."""
     calls = "\n".join(CPP_COMMENT.sub("", texts.get(path, "")) for path in CPP_INTERFACE)
     for function in C_FUNCTION.findall(texts.get(C_INTERFACE, "")):
-        if not re.search(rf"\b{function}\(", calls):
+        if not re.search(rf"\b{function}\b", calls):
             yield f"{C_INTERFACE}: {function} is in none of {', '.join(CPP_INTERFACE)}"
 
 

@@ -11,6 +11,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")
 
 
 class TheTree(unittest.TestCase):
+    maxDiff = None  # all that is wrong is named
+
     def test_keeps_the_rules(self):
         self.assertEqual(project_rules.check(ROOT), [])
 

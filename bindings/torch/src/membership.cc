@@ -1,0 +1,111 @@
+// membership.cc: how a rank comes into a group, and into one without the ranks that were lost. See
+// process_group.h.
+#include "process_group.h"
+
+namespace hdt_torch {
+
+namespace {
+
+// The text of an exception, without the backtrace that torch appends to its own.
+std::string words_of(const std::exception& failure) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&failure);
+  return of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what();
+}
+
+// The id of a new group, from rank 0 by the store. A store may serve several groups one after the other, so
+// each rank counts those that it has made there. Rank 0's failure is passed on.
+hdtUniqueId_t meet(const GroupOptions& options) {
+  constexpr char kId = 'I';
+  constexpr char kFailure = 'F';
+  c10d::Store& store = *options.store;
+  const int64_t number = store.add(c10::str("hdt/groups/", options.rank), 1);
+  const std::string key = c10::str("hdt/id/", number);
+  hdtUniqueId_t id;
+  if (options.rank == 0) {
+    try {
+      check(hdtGetUniqueId(&id), "making a group's id");
+    } catch (const std::exception& failure) {
+      store.set(key, bytes_of(kFailure + words_of(failure)));
+      throw;
+    }
+    store.set(key, bytes_of(kId + std::string(id.internal, sizeof(id.internal))));
+    return id;
+  }
+  try {
+    store.wait({key}, options.timeout);
+  } catch (const std::exception& error) {
+    require(false, "rank 0 has put no group's id into the store within ", options.timeout.count(),
+            " ms: ", error.what());
+  }
+  const std::vector<uint8_t> value = store.get(key);
+  const std::string text(value.begin(), value.end());
+  require(text.empty() || text[0] != kFailure, "rank 0 failed: ", text.substr(text.empty() ? 0 : 1));
+  require(text.size() == 1 + sizeof(id.internal) && text[0] == kId, "the store holds something else at ", key,
+          " than a group's id");
+  text.copy(id.internal, sizeof(id.internal), 1);
+  return id;
+}
+
+// Meets the other ranks and joins the group with them.
+hdtComm_t join(const GroupOptions& options) {
+  require(options.timeout.count() > 0, "a timeout of ", options.timeout.count(), " ms");
+  const hdtCommConfig_t config = options.config();
+  const hdtUniqueId_t id = meet(options);
+  hdtComm_t comm = nullptr;
+  check(hdtCommInitRank(&comm, options.size, id, options.rank, &config), "joining a group");
+  return comm;
+}
+
+}  // namespace
+
+hdtCommConfig_t GroupOptions::config() const {
+  hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+  if (!group_class.empty()) config.group_class = group_class.c_str();
+  config.timeout_ms = timeout.count();
+  config.deterministic = deterministic ? 1 : 0;
+  return config;
+}
+
+ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options) : ProcessGroupHDT(options, join(options)) {}
+
+ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options, hdtComm_t comm)
+    : BackendBase(options.rank, options.size),
+      options_(options),
+      store_(options.store),
+      timeout_(options.timeout) {
+  init();
+  group_ = Group::make(comm, options.rank, options.size);
+}
+
+ProcessGroupHDT::~ProcessGroupHDT() {
+  if (group_) group_->close();
+}
+
+int ProcessGroupHDT::failed_rank() const {
+  int rank = -1;
+  check(hdtCommFailedRank(group_->comm(), &rank), "the rank of a failure");
+  return rank;
+}
+
+c10::intrusive_ptr<ProcessGroupHDT> ProcessGroupHDT::without(const std::vector<int>& excluded,
+                                                             Milliseconds timeout) const {
+  require(timeout.count() > 0, "shrink: a timeout of ", timeout.count(), " ms");
+  GroupOptions of_new = options_;
+  of_new.store = {};
+  of_new.timeout = timeout;
+  of_new.rank = of_new.size = 0;
+  of_new.global_ranks.clear();
+  for (int rank = 0; rank < size_; ++rank) {
+    if (std::find(excluded.begin(), excluded.end(), rank) != excluded.end()) continue;
+    if (rank == rank_) of_new.rank = of_new.size;
+    ++of_new.size;
+    of_new.global_ranks.push_back(options_.global_rank(rank));
+  }
+  const hdtCommConfig_t config = of_new.config();  // the class and the determinism are this group's
+  hdtComm_t comm = nullptr;
+  check(hdtCommShrink(group_->comm(), excluded.data(), static_cast<int>(excluded.size()), &comm, &config),
+        "shrinking a group");
+  return c10::make_intrusive<ProcessGroupHDT>(of_new, comm);
+}
+
+}  // namespace hdt_torch
