@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -14,36 +15,87 @@ ROOT = os.path.abspath(os.path.join(FOLDER, "..", "..", ".."))
 TIMEOUT_S = 90
 
 
-class TorchJobs(unittest.TestCase):
-    def job(self, arguments, nodes, local, **variables):
-        """Runs a script by `local` ranks on each of `nodes`; returns [(exit code, output)] by rank."""
-        folder = tempfile.TemporaryDirectory(prefix="hdt-torch-")
-        self.addCleanup(folder.cleanup)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("HDT_")}
+class Job:
+    """The ranks of one job, `local` on each of `nodes`, and the daemons that a test starts for it. Ends with
+    the context."""
+
+    def __init__(self, nodes, local, **variables):
+        self._folder = tempfile.TemporaryDirectory(prefix="hdt-torch-")
+        self.local, self.size = local, nodes * local
+        self.ranks = []
+        self._daemons = {}  # by node
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        processes = []
-        for rank in range(nodes * local):
-            node = rank // local
-            runtime = os.path.join(folder.name, f"node{node}")
-            os.makedirs(runtime, mode=0o700, exist_ok=True)
-            processes.append(subprocess.Popen(
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HDT_")}
+        self._environment = clean | {
+            "PYTHONPATH": os.path.join(BUILD, "python"), "WORLD_SIZE": str(self.size),
+            "MEETING": os.path.join(self._folder.name, "store"), "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+            "USE_LIBUV": "0"} | variables  # Debian's torch 2.6 has no libuv
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (*self.ranks, *self._daemons.values()):
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self._folder.cleanup()
+
+    def _of_node(self, node):
+        runtime = os.path.join(self._folder.name, f"node{node}")
+        os.makedirs(runtime, mode=0o700, exist_ok=True)
+        daemon = {"HDT_SOCKET": os.path.join(runtime, "hdtcommd.sock")} if node in self._daemons else {}
+        return self._environment | daemon | {"XDG_RUNTIME_DIR": runtime,
+                                             "HDT_NICS_ADDRESSES": f"127.0.0.{node + 1}"}
+
+    def start(self, arguments):
+        for rank in range(self.size):
+            self.ranks.append(subprocess.Popen(
                 [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True,
-                env=clean | {"PYTHONPATH": os.path.join(BUILD, "python"), "RANK": str(rank),
-                             "WORLD_SIZE": str(nodes * local), "MEETING": os.path.join(folder.name, "store"),
-                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                             "XDG_RUNTIME_DIR": runtime, "HDT_NICS_ADDRESSES": f"127.0.0.{node + 1}",
-                             "OMP_NUM_THREADS": "1",
-                             "USE_LIBUV": "0"}  # Debian's torch 2.6 has none
-                | variables))
-        self.addCleanup(lambda: [process.kill() for process in processes if process.poll() is None])
-        ended = []
-        for process in processes:
-            output, _ = process.communicate(timeout=TIMEOUT_S)
-            ended.append((process.returncode, output))
-        return ended
+                env=self._of_node(rank // self.local) | {"RANK": str(rank)}))
+
+    def ended(self, timeout=TIMEOUT_S):
+        """[(exit code, output)] by rank, when all have ended."""
+        outputs = [process.communicate(timeout=timeout)[0] for process in self.ranks]
+        return [(process.returncode, output) for process, output in zip(self.ranks, outputs)]
+
+    def start_daemon(self, node):
+        """In the place of the one that a rank would host; returns when it answers."""
+        environment = self._of_node(node)
+        place = os.path.join(environment["XDG_RUNTIME_DIR"], "hdtcommd.sock")
+        log = open(os.path.join(self._folder.name, f"daemon{node}.log"), "ab")
+        with log:
+            self._daemons[node] = subprocess.Popen(
+                [os.path.join(BUILD, "bin", "hdtcommd"), "--node.name", f"node{node}",
+                 "--node.socket", place],
+                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + TIMEOUT_S
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            while probe.connect_ex(place) != 0:
+                if self._daemons[node].poll() is not None or time.monotonic() > end:
+                    raise AssertionError(f"daemon of node {node} does not answer: {self.log_of(node)}")
+                time.sleep(0.01)
+
+    def kill_daemon(self, node):
+        self._daemons[node].kill()
+        self._daemons[node].wait()
+
+    def log_of(self, node):
+        with open(os.path.join(self._folder.name, f"daemon{node}.log"), encoding="utf-8",
+                  errors="replace") as log:
+            return log.read()
+
+
+class TorchJobs(unittest.TestCase):
+    def job(self, arguments, nodes, local, **variables):
+        """Runs a script by `local` ranks on each of `nodes`; returns [(exit code, output)] by rank."""
+        with Job(nodes, local, **variables) as job:
+            job.start(arguments)
+            return job.ended()
 
     def passes(self, script, nodes, local, *cases, **variables):
         with self.subTest(cases=cases, nodes=nodes, local=local):
