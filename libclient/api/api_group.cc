@@ -127,7 +127,7 @@ hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcom
   return first_guarded([&] {
     const auto& parent = comm->communicator->options();
     const auto wishes = hdt::client::read_config(
-        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
+        config, {parent.group_class, parent.socket, comm->communicator->timeout_ms(), parent.deterministic});
     if (!wishes.is_ok()) return report(wishes.status());
     return hdt::client::guarded_for(*comm->communicator, [&] {
       return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
@@ -160,7 +160,7 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
       ranks.push_back(static_cast<uint32_t>(rank));
     }
     const auto wishes = hdt::client::read_config(
-        config, {parent.group_class, parent.socket, parent.timeout_ms, parent.deterministic});
+        config, {parent.group_class, parent.socket, comm->communicator->timeout_ms(), parent.deterministic});
     if (!wishes.is_ok()) return report(wishes.status());
     return hand_out(hdt::client::shrink(*comm->communicator, ranks, wishes.value()), newcomm);
   });
@@ -213,6 +213,17 @@ const char* hdtCommErrorMessage(hdtComm_t handle) {
     return HDT_SUCCESS;
   });
   return text;
+}
+
+hdtResult_t hdtCommSetTimeout(hdtComm_t handle, int64_t timeout_ms) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (timeout_ms < 1)
+    return report(Status(Code::kInvalidArgument,
+                         "timeout_ms is " + std::to_string(timeout_ms) + "; expected 1 or more"));
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  comm->communicator->set_timeout(timeout_ms);
+  return HDT_SUCCESS;
 }
 
 hdtResult_t hdtCommFailedRank(hdtComm_t handle, int* rank) {

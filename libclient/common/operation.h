@@ -24,8 +24,9 @@ struct Notice {
 
 class Operation {
  public:
-  // At `until` the group is failed if the operation is not complete (Communicator::check_deadlines()).
-  explicit Operation(Deadline until) : deadline(until) {}
+  // After `timeout_ms` the group is failed if the operation is not complete
+  // (Communicator::check_deadlines()).
+  explicit Operation(int64_t timeout) : timeout_ms(timeout), deadline(Deadline::after_ms(timeout)) {}
   ~Operation() { delete notices_.load(std::memory_order_relaxed); }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -56,6 +57,8 @@ class Operation {
   // How the operation ended. Valid once done() has returned true.
   const Status& status() const { return status_; }
 
+  // What the deadline was made from, for the failure's text.
+  const int64_t timeout_ms;
   const Deadline deadline;
 
  private:

@@ -163,6 +163,7 @@ Communicator::Communicator(std::shared_ptr<Session> session, JoinedGroup joined,
     : session_(std::move(session)),
       joined_(std::move(joined)),
       options_(std::move(options)),
+      timeout_ms_(options_.timeout_ms),
       access_(std::move(access)),
       rings_(access_) {}
 
@@ -235,7 +236,7 @@ void Communicator::on_session_lost(const Status& why) { access_.segment.fail(why
 // so leave() waits for everything that was submitted.
 template <typename Push>
 Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
-  auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+  auto operation = std::make_shared<Operation>(timeout_ms());
   const std::lock_guard lock(mutex_);
   if (left_) return being_destroyed();
   if (access_.segment.failed()) return access_.segment.failure();
@@ -260,12 +261,17 @@ Status Communicator::make_deterministic(std::shared_ptr<Communicator> ring) {
   return Status::ok();
 }
 
+void Communicator::set_timeout(int64_t ms) {
+  timeout_ms_.store(ms, std::memory_order_relaxed);
+  if (deterministic_ != nullptr) deterministic_->set_timeout(ms);
+}
+
 Result<std::shared_ptr<Operation>> Communicator::collective(const ipc::Call& call, const void* send,
                                                             void* recv) {
   // Such a call is not in the queue: its own thread moves it, and waiters sleep until it rings.
   if (deterministic_ != nullptr && reduces(call.what)) {
     if (access_.segment.failed()) return access_.segment.failure();
-    auto operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+    auto operation = std::make_shared<Operation>(timeout_ms());
     deterministic_->push(call, send, recv, operation);
     return operation;
   }
@@ -305,16 +311,19 @@ bool Communicator::progress_locked() {
 
 std::string Communicator::overdue() const {
   std::string what;
+  int64_t timeout_ms = 0;
   // Only the oldest collective and the most urgent message can be the first to be late.
   if (const Operation* late = collectives_->oldest(); late != nullptr && late->deadline.expired()) {
+    timeout_ms = late->timeout_ms;
     what = " in call " + std::to_string(collectives_->oldest_sequence()) + " (" +
            ipc::describe(collectives_->oldest_call()) + ")";
   } else if (const auto message = rings_.most_urgent(); message && message->operation->deadline.expired()) {
+    timeout_ms = message->operation->timeout_ms;
     what = ": " + message->what;
   } else {
     return what;
   }
-  return "the deadline of " + std::to_string(options_.timeout_ms) + " ms passed" + what;
+  return "the deadline of " + std::to_string(timeout_ms) + " ms passed" + what;
 }
 
 // Two steps. When an operation is overdue, the daemon is asked to find out which rank is missing and
@@ -380,7 +389,7 @@ bool Communicator::run_express(const ipc::Call& call, const void* send, void* re
   }
   if (state == Express::kDone) return true;
   // Only now is there an allocation and a deadline: the call has lasted some tens of microseconds.
-  operation = std::make_shared<Operation>(Deadline::after_ms(options_.timeout_ms));
+  operation = std::make_shared<Operation>(timeout_ms());
   intranode_queue_->adopt(call, send, recv, operation);
   pending_.store(true, std::memory_order_release);
   return false;

@@ -37,7 +37,7 @@ struct CommunicatorOptions {
   std::string group_class;
   // As the caller asked for it; "": the usual search.
   std::string socket;
-  // Deadline of the making and of each operation, in ms.
+  // Deadline of the making, and of each operation until set_timeout(), in ms.
   int64_t timeout_ms = 0;
   uint32_t ranks = 1;
   uint32_t rank = 0;
@@ -63,6 +63,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ~Communicator();
 
   const CommunicatorOptions& options() const { return options_; }
+  // The deadline of each operation that begins from now on, in ms; of this rank alone. Any thread.
+  int64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
+  void set_timeout(int64_t ms);
   // Constant after make().
   const NodeAccess& access() const { return access_; }
   const std::shared_ptr<Session>& session() const { return session_; }
@@ -173,7 +176,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // lock.
   std::shared_ptr<Session> session_;
   JoinedGroup joined_;
-  CommunicatorOptions options_;
+  const CommunicatorOptions options_;
+  std::atomic<int64_t> timeout_ms_;
   NodeAccess access_;
   // Guards the queues, answer_until_, left_ and abandoned_. Held while this rank's part of an operation is
   // done: copying and reducing happen under it.

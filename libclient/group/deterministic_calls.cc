@@ -68,6 +68,8 @@ void DeterministicCalls::finish() {
   ring_->leave();
 }
 
+void DeterministicCalls::set_timeout(int64_t ms) { ring_->set_timeout(ms); }
+
 void DeterministicCalls::fail(const Status& why) { ring_->fail_with(why); }
 
 // The task stays in the list while it runs, so that finish() waits for it. The operation completes

@@ -47,6 +47,8 @@ class DeterministicCalls {
   void drain();
   // drain(), and leaves the ring.
   void finish();
+  // The deadline of the ring's operations that begin from now on, in ms. Any thread.
+  void set_timeout(int64_t ms);
   // Ends what is under way, here and on all ranks, with `why`.
   void fail(const Status& why);
 

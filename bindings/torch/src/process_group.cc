@@ -389,7 +389,7 @@ void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd()
 // Each rank says in the store that it has come; rank 0 waits for all, and says how it went. What a barrier
 // left in the store is removed by the next one, as all ranks have read it then.
 void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   require(store_ != nullptr, "monitoredBarrier: this group has no store, as it was made by without()");
   const uint64_t number = monitored_barriers_++;
   const auto key = [](uint64_t barrier, int rank) { return c10::str("hdt/barrier/", barrier, "/", rank); };

@@ -162,6 +162,8 @@ class ProcessGroupHDT : public BackendBase {
   // without() for torch's dist.shrink_group(). Flag 1: what is under way in this group is aborted before.
   c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                            const c10::intrusive_ptr<Options>& options);
+  // The deadline of operations that begin from now on.
+  void setTimeout(Milliseconds timeout);
   // A new group of those ranks of this one, which the store knows each other by; null on the others. Without
   // a class of its own ($HDT_CLASS_MAP, by the description in the options) it has this one's.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -195,7 +197,8 @@ class ProcessGroupHDT : public BackendBase {
 
   const GroupOptions options_;
   const c10::intrusive_ptr<c10d::Store> store_;
-  const Milliseconds timeout_;
+  // Of operations. Any thread: torch may set it while others wait.
+  std::atomic<Milliseconds> timeout_;
   std::shared_ptr<Group> group_;
   std::atomic<uint64_t> collectives_{0};
   // How many monitored barriers this rank has been in: the same on all ranks.

@@ -213,7 +213,7 @@ c10d::ErrorType ProcessGroupHDT::getError() {
 #endif
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHDT::getBackendOptions() {
-  auto options = c10::make_intrusive<Options>("hdt", timeout_);
+  auto options = c10::make_intrusive<Options>("hdt", timeout_.load());
 #if HDT_TORCH_HAS_SINGLE
   options->group_name = options_.name;
   options->group_desc = getGroupDesc();
@@ -222,11 +222,16 @@ c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHDT::getBackendOptions() 
   return options;
 }
 
+void ProcessGroupHDT::setTimeout(Milliseconds timeout) {
+  check(hdtCommSetTimeout(group_->comm(), timeout.count()), "setTimeout");
+  timeout_ = timeout;
+}
+
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::shrink(const std::vector<int64_t>& excluded, int flags,
                                                           const c10::intrusive_ptr<Options>& options) {
   constexpr int kAbort = 1;  // torch's SHRINK_ABORT
   if ((flags & kAbort) != 0) group_->abort();
-  return without({excluded.begin(), excluded.end()}, options ? options->timeout : timeout_);
+  return without({excluded.begin(), excluded.end()}, options ? options->timeout : timeout_.load());
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_ptr<c10d::Store>& store,

@@ -258,6 +258,11 @@ HDT_API hdtResult_t hdtCommDestroy(hdtComm_t comm);
  * calls may still complete. The handle still needs hdtCommDestroy. */
 HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
 
+/* The deadline, in ms, of each operation that this rank begins from now on, in the place of the one that the
+ * group was made with; operations under way keep theirs. Groups that are split off later inherit it. Any
+ * thread. HDT_ERR_INVALID_ARGUMENT: an ended handle, or less than 1 ms. */
+HDT_API hdtResult_t hdtCommSetTimeout(hdtComm_t comm, int64_t timeout_ms);
+
 /* Sets *async_error to HDT_SUCCESS while the group works, otherwise to the code of its failure.
  * hdtCommErrorMessage has the message. Does not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, or
  * async_error is NULL. */

@@ -188,6 +188,7 @@ class Communicator {
     check(hdtCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &made, config));
     return adopt(made);
   }
+  void set_timeout(std::chrono::milliseconds of_later) { check(hdtCommSetTimeout(comm_, of_later.count())); }
   // Ends all operations of the group with HDT_ERR_ABORTED, on every rank. Does not wait for them.
   void abort() { check(hdtCommAbort(comm_)); }
   // HDT_SUCCESS while the group works, else the code of its failure; the rank that it is about, -1 if none;

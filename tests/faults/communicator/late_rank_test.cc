@@ -53,6 +53,16 @@ TEST_P(LateRank, ThatNeverSendsIsNamed) {
   EXPECT_THAT(answer.text, HasSubstr("rank 1 has not sent"));
 }
 
+TEST_P(LateRank, IsNamedAtTheDeadlineThatWasSetLater) {
+  World world(2);
+  auto ranks = world.group(GetParam(), 10 * kDeadlineMs);
+  EXPECT_EQ(ranks[0]->call("timeout 0").result, HDT_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(ranks[0]->call("timeout 321").result, HDT_SUCCESS);
+  const Answer answer = ranks[0]->call("recv 10 4 1");
+  EXPECT_EQ(answer.result, HDT_ERR_TIMEOUT) << answer.text;
+  EXPECT_THAT(answer.text, AllOf(HasSubstr("rank 1 has not sent"), HasSubstr("321 ms")));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, LateRank,
                          ::testing::Values(std::vector<int>{0, 0, 0}, std::vector<int>{0, 1, 0}),
                          [](const auto& shape) { return shape.param[1] == 0 ? "SameNode" : "OtherNode"; });

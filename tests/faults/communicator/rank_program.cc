@@ -54,6 +54,11 @@ hdtResult_t execute(std::istringstream& line, std::string& extra) {
     return result;
   }
   if (verb == "abort") return hdtCommAbort(comm);
+  if (verb == "timeout") {  // of the calls that come
+    int64_t timeout_ms = 0;
+    line >> timeout_ms;
+    return hdtCommSetTimeout(comm, timeout_ms);
+  }
   if (verb == "failed") {  // by which rank
     int rank = 0;
     const hdtResult_t result = hdtCommFailedRank(comm, &rank);

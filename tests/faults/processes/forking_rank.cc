@@ -99,6 +99,7 @@ const char* unrefused() {
       {"hdtCommCount", hdtCommCount(comm, &number)},
       {"hdtCommUserRank", hdtCommUserRank(comm, &number)},
       {"hdtCommNodes", hdtCommNodes(comm, &number)},
+      {"hdtCommSetTimeout", hdtCommSetTimeout(comm, 1)},
       {"hdtCommFailedRank", hdtCommFailedRank(comm, &number)},
       {"hdtCommNodeOf", hdtCommNodeOf(comm, 0, &number)},
       {"hdtMemAlloc", hdtMemAlloc(&memory, 1)},

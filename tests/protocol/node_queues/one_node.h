@@ -41,6 +41,6 @@ class OneNode {
   std::vector<std::unique_ptr<NodeAccess>> accesses_;
 };
 
-inline std::shared_ptr<Operation> operation() { return std::make_shared<Operation>(Deadline::never()); }
+inline std::shared_ptr<Operation> operation() { return std::make_shared<Operation>(INT64_MAX); }
 
 }  // namespace hdt::client::testing
