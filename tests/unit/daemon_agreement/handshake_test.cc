@@ -66,6 +66,27 @@ TEST(HandshakeTest, EqualKeysOrNone) {
   }
 }
 
+// Hellos of all versions begin alike, and a change of what follows raises kPeerVersion.
+TEST(HandshakeTest, TheBytesOfThisVersion) {
+  const auto trust = trust_with(kKey);
+  const auto hello = dialer(trust).start().front();
+  std::string head = "\x01PTDH";
+  head += static_cast<char>(kPeerVersion) + std::string(3, 0) + "\x02";
+  std::string rest = std::string("\x01\0\0\0d\x01\0\0\0\x03\0\0\0\x02\0\0\0\x02\0\0\0dp", 23);
+  const auto append = [](std::string& text, const auto& bytes) {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  append(head, trust->node().bytes);
+  append(rest, trust->key().public_key());
+  append(rest, trust->start());
+  rest += static_cast<char>(trust->lasting());
+  std::string sent;
+  append(sent, hello);
+  constexpr size_t kNonceBytes = 32;
+  ASSERT_GT(sent.size(), kNonceBytes);
+  EXPECT_EQ(sent.substr(0, sent.size() - kNonceBytes), head + rest);
+}
+
 TEST(HandshakeTest, DifferentOrMissingKeysAreRefusedWithTheReason) {
   for (const auto& [first, second, why] :
        {std::tuple{kKey, std::string("another key, as long"), "node a does not know the cluster key"},

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/codec.h"
+#include "base/crc32c.h"
 
 namespace hdt::ipc {
 namespace {
@@ -52,6 +53,30 @@ TEST(Messages, RoundTrip) {
   EXPECT_EQ(explain.value().type, "float16");
   EXPECT_EQ(explain.value().bytes, 4096U);
   EXPECT_EQ(explain.value().root, 2);
+}
+
+// Reader and writer follow one description, so only this test sees that a message has changed. Whoever
+// changes one raises kSessionVersion, and the sum of its bytes here.
+TEST(Messages, TheBytesOfThisVersion) {
+  const auto sum = [](const std::vector<std::byte>& bytes) {
+    return std::to_string(bytes.size()) + " bytes, " + std::to_string(crc32c(0, bytes));
+  };
+  Welcome welcome{"hdtcommd 1", "n1", 12, 2, 30};
+  Joined joined{1, Code::kTimeout, "late", 2, 3, 4, {}};
+  joined.secret[31] = std::byte{7};
+  const std::string long_text(kMaxText + 1, 'x');
+  EXPECT_EQ(sum(encode(Hello{"libhdt 1"})), "21 bytes, 418653291");
+  EXPECT_EQ(sum(encode(welcome)), "45 bytes, 3499332002");
+  EXPECT_EQ(sum(encode(example_join())), "123 bytes, 2154526422");
+  EXPECT_EQ(sum(encode(AdoptRequest{1, 2, 3})), "13 bytes, 2382218769");
+  EXPECT_EQ(sum(encode(joined)), "61 bytes, 1400950865");
+  EXPECT_EQ(sum(encode(Kind::kFail, GroupNotice{3, Code::kTimeout, -1, long_text})), "4113 bytes, 603099604");
+  EXPECT_EQ(sum(encode(Kind::kShare, MemoryRequest{1, 2, 3})), "17 bytes, 1076057558");
+  EXPECT_EQ(sum(encode(MemoryAnswer{1, Code::kConfig, "no", 3})), "23 bytes, 3848369814");
+  EXPECT_EQ(sum(encode(ExplainRequest{"dp", "reduce", "float16", 4096, 2})), "40 bytes, 2484675221");
+  EXPECT_EQ(sum(encode(Question{"link", "n2"})), "15 bytes, 3536072037");
+  EXPECT_EQ(sum(encode_text(Kind::kRefused, Code::kConfig, long_text)), "4105 bytes, 3423867642");
+  EXPECT_EQ(sum(encode_empty(Kind::kStatus)), "1 bytes, 3421829226");
 }
 
 TEST(Messages, ImpossibleFieldsAreRefused) {
