@@ -132,17 +132,57 @@ TEST(Messages, DamagedBytesAreRefusedOrMeanWhatTheySay) {
 }
 
 TEST(Codec, LengthsNeverExceedLimitsOrBytes) {
-  const auto bytes = Writer().put_string("hello").take();
-  EXPECT_EQ(Reader(bytes).get_string(5), "hello");
+  constexpr size_t kAny = 100;
+  const auto bytes = Writer().string("hello", kAny).take();
+  std::string text;
+  EXPECT_TRUE(Reader(bytes).string(text, 5).complete());
+  EXPECT_EQ(text, "hello");
   Reader limited(bytes);
-  EXPECT_EQ(limited.get_string(4), "");
-  EXPECT_TRUE(limited.failed());
+  EXPECT_TRUE(limited.string(text, 4).failed());
+  EXPECT_EQ(text, "");
   Reader cut{std::span(bytes).first(6)};
-  EXPECT_EQ(cut.get_string(100), "");
-  EXPECT_FALSE(cut.complete());
+  EXPECT_FALSE(cut.string(text, kAny).complete());
+  EXPECT_EQ(text, "");
   Reader rest(bytes);
   (void)rest.get<uint32_t>();
   EXPECT_FALSE(rest.complete());  // something is left over
+}
+
+TEST(Codec, WhatIsThereOrNotHasOneForm) {
+  std::optional<uint32_t> number;
+  bool flag = false;
+  const auto read = [&](const std::vector<std::byte>& bytes) {
+    return Reader(bytes).optional(number).complete();
+  };
+  EXPECT_TRUE(read(Writer().optional(std::optional(7U)).take()));
+  EXPECT_EQ(number, 7U);
+  EXPECT_TRUE(read(Writer().optional(std::optional<uint32_t>()).take()));
+  EXPECT_EQ(number, std::nullopt);
+  EXPECT_FALSE(read(Writer().flag(false).number(7U).take())) << "a number that is not there";
+  EXPECT_FALSE(read(Writer().number(uint8_t{2}, 7U).take())) << "neither there nor not there";
+  const auto none = Writer().number_or(9U, std::optional<uint32_t>()).take();
+  number = 1;
+  EXPECT_TRUE(Reader(none).number_or(9U, number).complete());
+  EXPECT_EQ(number, std::nullopt);
+  EXPECT_TRUE(Reader(Writer().flag(true).take()).flag(flag).complete() && flag);
+  EXPECT_TRUE(Reader(Writer().number(uint8_t{2}).take()).flag(flag).failed() && !flag);
+}
+
+TEST(Codec, AListOrKindBeyondItsLimitIsRefused) {
+  std::vector<uint32_t> list = {1};
+  const auto three = Writer().number(3U, 7U, 8U, 9U).take();
+  const auto read = [&](std::span<const std::byte> bytes, uint32_t limit) {
+    Reader reader(bytes);
+    return reader.list(list, limit, [&](uint32_t& one) { reader.number(one); }).complete();
+  };
+  EXPECT_TRUE(read(three, 3));
+  EXPECT_EQ(list, (std::vector<uint32_t>{7, 8, 9}));
+  EXPECT_FALSE(read(three, 2));
+  EXPECT_TRUE(list.empty());
+  EXPECT_FALSE(read(std::span(three).first(three.size() - 1), 3));
+  std::variant<std::monostate> kind;
+  EXPECT_TRUE(Reader(Writer().one_of(kind).take()).one_of(kind).complete());
+  EXPECT_TRUE(Reader(Writer().number(uint8_t{1}).take()).one_of(kind).failed());
 }
 
 // The reason for which a process ends its group goes to the processes of other users.
