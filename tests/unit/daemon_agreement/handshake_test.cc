@@ -183,21 +183,21 @@ TEST(HandshakeTest, ANodeCannotPoseAsAnotherOne) {
     ASSERT_TRUE(answer.is_ok());
     const auto& theirs = answer.value().front();
     const auto text = Writer()
-                          .put_bytes(std::as_bytes(std::span("HDT handshake")))
-                          .put(Handshake::Role::kDialer)
-                          .put_bytes(ChannelBinding{})
-                          .put(static_cast<uint32_t>(hello.size()))
-                          .put_bytes(hello)
-                          .put(static_cast<uint32_t>(theirs.size()))
-                          .put_bytes(theirs)
+                          .bytes("HDT handshake")
+                          .number(Handshake::Role::kDialer)
+                          .bytes(ChannelBinding{})
+                          .number(static_cast<uint32_t>(hello.size()))
+                          .bytes(hello)
+                          .number(static_cast<uint32_t>(theirs.size()))
+                          .bytes(theirs)
                           .take();
     const std::span octets(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     const std::span key(reinterpret_cast<const uint8_t*>(kKey.data()), kKey.size());
     constexpr uint8_t kProofKind = 2;
     const auto proof = Writer()
-                           .put(kProofKind)
-                           .put_bytes(std::as_bytes(std::span(hmac_sha256(key, octets).value())))
-                           .put_bytes(std::as_bytes(std::span(signer->key().sign(octets).value())))
+                           .number(kProofKind)
+                           .bytes(hmac_sha256(key, octets).value())
+                           .bytes(signer->key().sign(octets).value())
                            .take();
     const auto told = meets_that.on_message(proof);
     EXPECT_EQ(told.is_ok(), passes);
