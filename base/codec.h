@@ -39,7 +39,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is lit
 template <typename T, typename Message>
 concept Is = std::is_same_v<std::remove_const_t<T>, Message>;
 
-// What number() takes. A bool is none: it may not have any value that a byte can have.
+// What number() takes. A bool is none, because a byte can have values that no bool has: see flag().
 template <typename T>
 concept Number = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>;
 
@@ -67,7 +67,7 @@ class Writer {
   Writer& number_or(T none, const std::optional<T>& value) {
     return number(value.value_or(none));
   }
-  // Bytes alone, without a length: the reader must know how many there are. `bytes` is an array, a span, a
+  // Bytes alone, without a length: the reader must know how many there are. `from` is an array, a span, a
   // string or a vector; a literal is written with its closing zero.
   Writer& bytes(const auto& from) {
     append(std::as_bytes(std::span(from)));
@@ -105,24 +105,15 @@ class Writer {
     return *this;
   }
 
-  // OLD
-  template <typename T>
-  Writer& put(T value) {
-    return number(value);
-  }
-  Writer& put_bytes(std::span<const std::byte> from) { return bytes(from); }
-  Writer& put_string(std::string_view from) { return string(from, 0); }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
-  // END OLD
   const std::vector<std::byte>& written() const { return bytes_; }
   // Moves the bytes out. The Writer must not be used afterwards.
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
-  void append(std::span<const std::byte> bytes) {
+  void append(std::span<const std::byte> from) {
     const size_t at = bytes_.size();
-    bytes_.resize(at + bytes.size());
-    if (!bytes.empty()) std::memcpy(bytes_.data() + at, bytes.data(), bytes.size());
+    bytes_.resize(at + from.size());
+    if (!from.empty()) std::memcpy(bytes_.data() + at, from.data(), from.size());
   }
 
   std::vector<std::byte> bytes_;
@@ -222,31 +213,6 @@ class Reader {
     read_kind<0>(get<uint8_t>(), message);
     return *this;
   }
-
-  // OLD
-  void get_bytes(std::span<std::byte> into) { bytes(into); }
-  std::string get_string(size_t limit) {
-    std::string s;
-    string(s, limit);
-    return s;
-  }
-  std::string get_text(size_t limit) {
-    std::string s;
-    text(s, limit);
-    return s;
-  }
-  std::string get_name(size_t limit) {
-    std::string s;
-    name(s, limit);
-    return s;
-  }
-  uint32_t get_count(uint32_t limit) {
-    const auto count = get<uint32_t>();
-    if (count > limit) failed_ = true;
-    return failed_ ? 0 : count;
-  }
-  void fail() { failed_ = true; }
-  // END OLD
 
   // True if every read succeeded and nothing is left over. A message is accepted only then.
   bool complete() const { return !failed_ && rest_.empty(); }

@@ -37,14 +37,14 @@ struct Viewer {
   bool sees(const std::string& group, const std::vector<uint32_t>& users) const;
 };
 
-// The maximum of Viewer::groups on the wire. A sender leaves out what is beyond it: the viewer then sees fewer
-// groups on other nodes, which is safe.
+// The maximum of Viewer::groups on the wire. Whoever asks leaves out what is beyond it: the viewer then sees
+// fewer groups on other nodes, which is safe.
 inline constexpr uint32_t kMaxViewerGroups = 4096;
 
 // The viewer for a process of this user, as the kernel reported it for the process's socket.
 Viewer viewer_of(uint32_t uid);
 
-// The wire form (base/codec.h). Foreign, if it comes from another node: without a cluster key nothing vouches
+// The wire form (base/codec.h). A viewer of another node is foreign: without a cluster key nothing vouches
 // for it, and hide_from_node() limits what it can see.
 void fields(auto& c, Is<Viewer> auto& viewer) {
   // The maximum length in bytes of a group's public name; a name has 16 digits.
