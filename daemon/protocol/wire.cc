@@ -1,7 +1,7 @@
 // wire.cc: encodes and decodes what wire.h declares. The functions fields() name what each frame and message
 // consists of; writer and reader both follow them (base/codec.h). The number of a kind on the wire is its
 // index in the variant `Frame` or `EngineMessage`. A message is accepted only if all its bytes were read
-// and its values are such as a correct node sends (is_valid_note()).
+// and its values are such as a correct node sends (is_valid()).
 #include "daemon/protocol/wire.h"
 
 #include <cstring>
@@ -101,21 +101,21 @@ namespace {
 
 // Whether the values are such as a correct node sends. Most messages have none to check here: that a rank or
 // a node exists, and that a call fits its ranks, is checked where the group is known.
-bool is_valid_note(const auto&) { return true; }
-bool is_valid_note(const GroupHello& m) { return m.restart_ms >= 0 && m.restart_ms <= kMaxRestartMs; }
-bool is_valid_note(const CallMessage& m) { return ipc::is_sound(m.call); }
-bool is_valid_note(const OutputMessage& m) { return ipc::is_sound(m.call); }
-bool is_valid_note(const GroupFailed& m) { return is_failure(m.code); }
+bool is_valid(const auto&) { return true; }
+bool is_valid(const GroupHello& m) { return m.restart_ms >= 0 && m.restart_ms <= kMaxRestartMs; }
+bool is_valid(const CallMessage& m) { return ipc::is_sound(m.call); }
+bool is_valid(const OutputMessage& m) { return ipc::is_sound(m.call); }
+bool is_valid(const GroupFailed& m) { return is_failure(m.code); }
 // A measurement belongs to a link: a group in it is malformed.
-bool is_valid_note(const ProbeMessage& m) {
+bool is_valid(const ProbeMessage& m) {
   return m.group == 0 && m.kind >= ProbeMessage::Kind::kHere && m.kind <= ProbeMessage::Kind::kTurn;
 }
 // kSuccess is an answer as well.
-bool is_valid_note(const ClassReady& m) {
+bool is_valid(const ClassReady& m) {
   return static_cast<int>(m.code) >= 0 && static_cast<int>(m.code) < kCodeCount;
 }
 // It concerns the link, so no group may be named.
-bool is_valid_note(const LinkUnused& m) { return m.group == 0; }
+bool is_valid(const LinkUnused& m) { return m.group == 0; }
 
 }  // namespace
 
@@ -143,7 +143,7 @@ std::vector<std::byte> encode(const EngineMessage& note) { return Writer().one_o
 EngineMessage decode_engine_message(std::span<const std::byte> bytes) {
   EngineMessage note;
   if (!Reader(bytes).one_of(note).complete()) return {};
-  if (!std::visit([](const auto& n) { return is_valid_note(n); }, note)) return {};
+  if (!std::visit([](const auto& n) { return is_valid(n); }, note)) return {};
   return note;
 }
 
