@@ -20,9 +20,6 @@ constexpr size_t kMaxText = 2048;
 // for ever.
 constexpr int64_t kMaxRestartMs = 3'600'000;
 
-// A failure is neither kSuccess (0) nor kInProgress (1).
-bool is_failure(Code code) { return static_cast<int>(code) >= 2 && static_cast<int>(code) < kCodeCount; }
-
 }  // namespace
 
 void fields(auto& c, Is<ChunkFrame> auto& f) { c.number(f.group, f.chunk, f.from, f.tag); }
@@ -105,7 +102,10 @@ bool is_valid(const auto&) { return true; }
 bool is_valid(const GroupHello& m) { return m.restart_ms >= 0 && m.restart_ms <= kMaxRestartMs; }
 bool is_valid(const CallMessage& m) { return ipc::is_sound(m.call); }
 bool is_valid(const OutputMessage& m) { return ipc::is_sound(m.call); }
-bool is_valid(const GroupFailed& m) { return is_failure(m.code); }
+// A failure is neither kSuccess (0) nor kInProgress (1).
+bool is_valid(const GroupFailed& m) {
+  return static_cast<int>(m.code) >= 2 && static_cast<int>(m.code) < kCodeCount;
+}
 // A measurement belongs to a link: a group in it is malformed.
 bool is_valid(const ProbeMessage& m) {
   return m.group == 0 && m.kind >= ProbeMessage::Kind::kHere && m.kind <= ProbeMessage::Kind::kTurn;
