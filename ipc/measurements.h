@@ -45,11 +45,14 @@ struct NodeRates {
   bool operator==(const NodeRates&) const = default;
 };
 
-// Appends the rates to a message between daemons (RatesMessage).
-void put(Writer& writer, const NodeRates& rates);
-// Reads what put() has appended. The reader has failed afterwards if bytes are missing or there are more
-// than kMostMeasuredNodes links; the caller checks that, and that the number of links is that of its
-// nodes.
-NodeRates get_node_rates(Reader& reader);
+// Their form in messages between daemons (base/codec.h). Whether the number of links is that of the group's
+// nodes is for the caller to check.
+void fields(auto& c, Is<LinkRates> auto& rates) {
+  c.number(rates.latency_ns, rates.bytes_s, rates.duplex_bytes_s);
+}
+void fields(auto& c, Is<NodeRates> auto& rates) {
+  c.number(rates.memory.copy_bytes_s, rates.memory.reduce_bytes_s);
+  c.list(rates.links, kMostMeasuredNodes);
+}
 
 }  // namespace hdt::ipc

@@ -1,7 +1,7 @@
-// messages.cc: encoding and decoding of the messages between a process and its daemon. Encoder and
-// decoder of a message name the same fields in the same order, as the bytes carry no names. A decoder
-// reads all fields first and asks the reader once whether all was there (base/codec.h); then it checks
-// the values. So no function that uses a decoded message has to check a range again.
+// messages.cc: encoding and decoding of the messages between a process and its daemon. The functions
+// fields() name what each message consists of; writer and reader both follow them (base/codec.h). A
+// decoder reads all fields first and asks once whether all was there, then it checks the values (is_valid()).
+// So no function that uses a decoded message has to check a range again.
 #include "ipc/messages.h"
 
 #include "base/codec.h"
@@ -15,22 +15,109 @@ namespace {
 // The maximum length of a name in a question, in bytes.
 constexpr size_t kMaxName = 256;
 
+// What a Hello and a Welcome begin with, in every version: what follows may be different in another one.
+struct Opening {
+  uint32_t magic = kSessionMagic;
+  uint32_t version = kSessionVersion;
+};
+
+void fields(auto& c, Is<Opening> auto& m) { c.number(m.magic, m.version); }
+
+}  // namespace
+
+void fields(auto& c, Is<Hello> auto& m) { c.text(m.software, kMaxText); }
+
+void fields(auto& c, Is<Welcome> auto& m) {
+  c.text(m.software, kMaxText);
+  c.text(m.node, kMaxText);
+  c.number(m.host_pid, m.engines, m.restart_ms);
+}
+
+// `rendezvous` and `group_class` go into log lines and tables. `place` is only repeated to the ranks of the
+// job. It is cut, as it comes from users: no message is refused for its length.
+void fields(auto& c, Is<JoinRequest> auto& m) {
+  c.number(m.request);
+  c.bytes(m.key);
+  c.number(m.meeting, m.host);
+  c.name(m.rendezvous, kMaxPlaceBytes);
+  c.cut_string(m.place, kMaxPlaceBytes);
+  c.number(m.process_age_ms, m.ranks, m.rank);
+  c.name(m.group_class, kMaxClassBytes);
+  c.number(m.timeout_ms);
+}
+
+void fields(auto& c, Is<AdoptRequest> auto& m) { c.number(m.handle, m.engine, m.local_index); }
+
+void fields(auto& c, Is<Joined> auto& m) {
+  c.number(m.request, m.code);
+  c.text(m.text, kMaxText);
+  c.number(m.handle, m.engine, m.local_index);
+  c.bytes(m.secret);
+}
+
+void fields(auto& c, Is<GroupNotice> auto& m) {
+  c.number(m.handle, m.code, m.rank);
+  c.text(m.text, kMaxText);
+}
+
+void fields(auto& c, Is<MemoryRequest> auto& m) { c.number(m.request, m.handle, m.memory); }
+
+void fields(auto& c, Is<MemoryAnswer> auto& m) {
+  c.number(m.request, m.code);
+  c.text(m.text, kMaxText);
+  c.number(m.memory);
+}
+
+void fields(auto& c, Is<ExplainRequest> auto& m) {
+  c.string(m.group, kMaxName);
+  c.string(m.what, kMaxName);
+  c.string(m.type, kMaxName);
+  c.number(m.bytes, m.root);
+}
+
+void fields(auto& c, Is<Question> auto& m) {
+  c.string(m.what, kMaxName);
+  c.string(m.about, kMaxText);
+}
+
+void fields(auto& c, Is<Text> auto& m) {
+  c.number(m.code);
+  c.text(m.text, kMaxText);
+}
+
+namespace {
+
+bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
+
+// Whether the values are within their ranges. Most messages have none to check.
+bool is_valid(const auto&) { return true; }
+// `engines` bounds the number of eventfds, which the caller compares with the descriptors that have come.
+bool is_valid(const Welcome& m) { return m.engines > 0 && m.engines <= kMaxEngines && m.restart_ms >= 0; }
+bool is_valid(const JoinRequest& m) {
+  return m.ranks > 0 && m.ranks <= kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
+         m.process_age_ms >= 0 && m.meeting <= Meeting::kAgain && m.host <= Hosting::kListenOnNics;
+}
+// The limits are those of any daemon and any group; Restarts::adopt() compares with its own.
+bool is_valid(const AdoptRequest& m) { return m.engine < kMaxEngines && m.local_index < kMaxLocalRanks; }
+bool is_valid(const Joined& m) { return m.engine < kMaxEngines; }
+// A code goes to all ranks of the group as it is, so it must be one of ours. The rank is not checked here:
+// the group's own size bounds it.
+bool is_valid(const GroupNotice& m) { return is_code(m.code); }
+bool is_valid(const Text& m) { return is_code(m.code); }
+
+using Bytes = std::span<const std::byte>;
+
 // The failure of every decoder.
 Status malformed(const char* what) {
   return {Code::kInvalidArgument, std::string("malformed ") + what + " message"};
 }
 
-Status other_version(uint32_t theirs) {
-  return {Code::kVersion, "the other side speaks session protocol " + std::to_string(theirs) + ", this one " +
-                              std::to_string(kSessionVersion) +
-                              ": use libhdt and hdtcommd of the same release"};
-}
-
 // Every message begins with its kind.
-Writer start(Kind kind) {
+std::vector<std::byte> write_message(Kind kind, const auto&... parts) {
   Writer writer;
-  writer.put(kind);
-  return writer;
+  writer.number(kind);
+  (fields(writer, parts), ...);
+  return writer.take();
 }
 
 // Skips the kind, which kind_of() has read.
@@ -40,94 +127,45 @@ Reader open(std::span<const std::byte> bytes) {
   return reader;
 }
 
+// Reads what is left; `name` is for the error.
+template <typename Message>
+Result<Message> read_message(Reader reader, const char* name) {
+  Message message;
+  fields(reader, message);
+  if (!reader.complete() || !is_valid(message)) return malformed(name);
+  return message;
+}
+
+// The same for a message with an Opening.
+template <typename Message>
+Result<Message> read_opened(Reader reader, const char* name) {
+  Opening theirs;
+  fields(reader, theirs);
+  if (theirs.magic != kSessionMagic) return malformed(name);
+  if (theirs.version != kSessionVersion) {
+    return Status(Code::kVersion, "the other side speaks session protocol " + std::to_string(theirs.version) +
+                                      ", this one " + std::to_string(kSessionVersion) +
+                                      ": use libhdt and hdtcommd of the same release");
+  }
+  return read_message<Message>(reader, name);
+}
+
 }  // namespace
 
-std::vector<std::byte> encode(const Hello& message) {
-  return start(Kind::kHello).put(kSessionMagic).put(kSessionVersion).put_string(message.software).take();
-}
-
-std::vector<std::byte> encode(const Welcome& message) {
-  return start(Kind::kWelcome)
-      .put(kSessionMagic)
-      .put(kSessionVersion)
-      .put_string(message.software)
-      .put_string(message.node)
-      .put(message.host_pid)
-      .put(message.engines)
-      .put(message.restart_ms)
-      .take();
-}
-
-std::vector<std::byte> encode(const JoinRequest& m) {
-  return start(Kind::kJoin)
-      .put(m.request)
-      .put_bytes(m.key)
-      .put(m.meeting)
-      .put(m.host)
-      .put_string(m.rendezvous)
-      // Texts that come from users are cut, so that the decoder never refuses a message for their
-      // length.
-      .put_string(m.place.substr(0, kMaxPlaceBytes))
-      .put(m.process_age_ms)
-      .put(m.ranks)
-      .put(m.rank)
-      .put_string(m.group_class)
-      .put(m.timeout_ms)
-      .take();
-}
-
-std::vector<std::byte> encode(const AdoptRequest& m) {
-  return start(Kind::kAdopt).put(m.handle).put(m.engine).put(m.local_index).take();
-}
-
-std::vector<std::byte> encode(const Joined& m) {
-  return start(Kind::kJoined)
-      .put(m.request)
-      .put(m.code)
-      .put_string(m.text.substr(0, kMaxText))
-      .put(m.handle)
-      .put(m.engine)
-      .put(m.local_index)
-      .put_bytes(m.secret)
-      .take();
-}
-
-std::vector<std::byte> encode(Kind kind, const GroupNotice& m) {
-  return start(kind).put(m.handle).put(m.code).put(m.rank).put_string(m.text.substr(0, kMaxText)).take();
-}
-
-std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) {
-  return start(kind).put(m.request).put(m.handle).put(m.memory).take();
-}
-
-std::vector<std::byte> encode(const MemoryAnswer& m) {
-  return start(Kind::kMemory)
-      .put(m.request)
-      .put(m.code)
-      .put_string(m.text.substr(0, kMaxText))
-      .put(m.memory)
-      .take();
-}
-
-std::vector<std::byte> encode(const ExplainRequest& m) {
-  return start(Kind::kExplain)
-      .put_string(m.group)
-      .put_string(m.what)
-      .put_string(m.type)
-      .put(m.bytes)
-      .put(m.root)
-      .take();
-}
-
-std::vector<std::byte> encode(const Question& m) {
-  return start(Kind::kAsk).put_string(m.what).put_string(m.about).take();
-}
-
+std::vector<std::byte> encode(const Hello& m) { return write_message(Kind::kHello, Opening{}, m); }
+std::vector<std::byte> encode(const Welcome& m) { return write_message(Kind::kWelcome, Opening{}, m); }
+std::vector<std::byte> encode(const JoinRequest& m) { return write_message(Kind::kJoin, m); }
+std::vector<std::byte> encode(const AdoptRequest& m) { return write_message(Kind::kAdopt, m); }
+std::vector<std::byte> encode(const Joined& m) { return write_message(Kind::kJoined, m); }
+std::vector<std::byte> encode(Kind kind, const GroupNotice& m) { return write_message(kind, m); }
+std::vector<std::byte> encode(Kind kind, const MemoryRequest& m) { return write_message(kind, m); }
+std::vector<std::byte> encode(const MemoryAnswer& m) { return write_message(Kind::kMemory, m); }
+std::vector<std::byte> encode(const ExplainRequest& m) { return write_message(Kind::kExplain, m); }
+std::vector<std::byte> encode(const Question& m) { return write_message(Kind::kAsk, m); }
 std::vector<std::byte> encode_text(Kind kind, Code code, const std::string& text) {
-  return start(kind).put(code).put_string(text.substr(0, kMaxText)).take();
+  return write_message(kind, Text{code, text});
 }
-
-std::vector<std::byte> encode_empty(Kind kind) { return start(kind).take(); }
+std::vector<std::byte> encode_empty(Kind kind) { return write_message(kind); }
 
 // Kinds have no gaps, so a range is enough.
 Result<Kind> kind_of(std::span<const std::byte> bytes) {
@@ -136,146 +174,22 @@ Result<Kind> kind_of(std::span<const std::byte> bytes) {
   return kind;
 }
 
-// Magic and version are read first: what follows them may be different in another version.
-Result<Hello> decode_hello(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  if (reader.get<uint32_t>() != kSessionMagic) return malformed("hello");
-  if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
-  Hello message{reader.get_text(kMaxText)};
-  if (!reader.complete()) return malformed("hello");
-  return message;
+Result<Hello> decode_hello(Bytes bytes) { return read_opened<Hello>(open(bytes), "hello"); }
+Result<Welcome> decode_welcome(Bytes bytes) { return read_opened<Welcome>(open(bytes), "welcome"); }
+Result<JoinRequest> decode_join(Bytes bytes) { return read_message<JoinRequest>(open(bytes), "join"); }
+Result<AdoptRequest> decode_adopt(Bytes bytes) { return read_message<AdoptRequest>(open(bytes), "adopt"); }
+Result<Joined> decode_joined(Bytes bytes) { return read_message<Joined>(open(bytes), "joined"); }
+Result<GroupNotice> decode_notice(Bytes bytes) { return read_message<GroupNotice>(open(bytes), "group"); }
+Result<MemoryRequest> decode_memory_request(Bytes bytes) {
+  return read_message<MemoryRequest>(open(bytes), "memory");
 }
-
-Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  if (reader.get<uint32_t>() != kSessionMagic) return malformed("welcome");
-  if (const auto version = reader.get<uint32_t>(); version != kSessionVersion) return other_version(version);
-  Welcome message;
-  message.software = reader.get_text(kMaxText);
-  message.node = reader.get_text(kMaxText);
-  message.host_pid = reader.get<uint32_t>();
-  message.engines = reader.get<uint32_t>();
-  message.restart_ms = reader.get<int64_t>();
-  // `engines` bounds the number of eventfds, which the caller compares with the descriptors that have
-  // come.
-  if (!reader.complete() || message.engines == 0 || message.engines > kMaxEngines || message.restart_ms < 0)
-    return malformed("welcome");
-  return message;
+Result<MemoryAnswer> decode_memory_answer(Bytes bytes) {
+  return read_message<MemoryAnswer>(open(bytes), "memory");
 }
-
-// The names go into log lines and tables, so get_name() refuses control characters. `place` is only
-// repeated to the ranks of the job.
-Result<JoinRequest> decode_join(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  JoinRequest m;
-  m.request = reader.get<uint32_t>();
-  reader.get_bytes(m.key);
-  m.meeting = reader.get<Meeting>();
-  m.host = reader.get<Hosting>();
-  m.rendezvous = reader.get_name(kMaxPlaceBytes);
-  m.place = reader.get_string(kMaxPlaceBytes);
-  m.process_age_ms = reader.get<int64_t>();
-  m.ranks = reader.get<uint32_t>();
-  m.rank = reader.get<uint32_t>();
-  m.group_class = reader.get_name(kMaxClassBytes);
-  m.timeout_ms = reader.get<int64_t>();
-  if (!reader.complete() || m.ranks == 0 || m.ranks > kMaxRanks || m.rank >= m.ranks || m.timeout_ms <= 0 ||
-      m.process_age_ms < 0 || m.meeting > Meeting::kAgain || m.host > Hosting::kListenOnNics) {
-    return malformed("join");
-  }
-  return m;
+Result<ExplainRequest> decode_explain(Bytes bytes) {
+  return read_message<ExplainRequest>(open(bytes), "explain");
 }
-
-// The limits are those of any daemon and any group; Restarts::adopt() compares with its own.
-Result<AdoptRequest> decode_adopt(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  AdoptRequest m;
-  m.handle = reader.get<uint32_t>();
-  m.engine = reader.get<uint32_t>();
-  m.local_index = reader.get<uint32_t>();
-  if (!reader.complete() || m.engine >= kMaxEngines || m.local_index >= kMaxLocalRanks)
-    return malformed("adopt");
-  return m;
-}
-
-Result<Joined> decode_joined(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  Joined m;
-  m.request = reader.get<uint32_t>();
-  m.code = reader.get<Code>();
-  m.text = reader.get_text(kMaxText);
-  m.handle = reader.get<uint32_t>();
-  m.engine = reader.get<uint32_t>();
-  m.local_index = reader.get<uint32_t>();
-  reader.get_bytes(m.secret);
-  if (!reader.complete() || m.engine >= kMaxEngines) return malformed("joined");
-  return m;
-}
-
-Result<MemoryRequest> decode_memory_request(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  MemoryRequest m;
-  m.request = reader.get<uint32_t>();
-  m.handle = reader.get<uint32_t>();
-  m.memory = reader.get<uint64_t>();
-  if (!reader.complete()) return malformed("memory");
-  return m;
-}
-
-Result<MemoryAnswer> decode_memory_answer(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  MemoryAnswer m;
-  m.request = reader.get<uint32_t>();
-  m.code = reader.get<Code>();
-  m.text = reader.get_text(kMaxText);
-  m.memory = reader.get<uint64_t>();
-  if (!reader.complete()) return malformed("memory");
-  return m;
-}
-
-Result<ExplainRequest> decode_explain(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  ExplainRequest m;
-  m.group = reader.get_string(kMaxName);
-  m.what = reader.get_string(kMaxName);
-  m.type = reader.get_string(kMaxName);
-  m.bytes = reader.get<uint64_t>();
-  m.root = reader.get<int32_t>();
-  if (!reader.complete()) return malformed("explain");
-  return m;
-}
-
-Result<Question> decode_question(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  Question m;
-  m.what = reader.get_string(kMaxName);
-  m.about = reader.get_string(kMaxText);
-  if (!reader.complete()) return malformed("question");
-  return m;
-}
-
-// A code goes to all ranks of the group as it is, so it must be one of ours. The rank is not checked
-// here: the group's own size bounds it.
-Result<GroupNotice> decode_notice(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  GroupNotice m;
-  m.handle = reader.get<uint32_t>();
-  m.code = reader.get<Code>();
-  m.rank = reader.get<int32_t>();
-  m.text = reader.get_text(kMaxText);
-  const int code = static_cast<int>(m.code);
-  if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("group");
-  return m;
-}
-
-Result<Text> decode_text(std::span<const std::byte> bytes) {
-  Reader reader = open(bytes);
-  Text message;
-  message.code = reader.get<Code>();
-  message.text = reader.get_text(kMaxText);
-  const int code = static_cast<int>(message.code);
-  if (!reader.complete() || code < 0 || code >= kCodeCount) return malformed("text");
-  return message;
-}
+Result<Question> decode_question(Bytes bytes) { return read_message<Question>(open(bytes), "question"); }
+Result<Text> decode_text(Bytes bytes) { return read_message<Text>(open(bytes), "text"); }
 
 }  // namespace hdt::ipc

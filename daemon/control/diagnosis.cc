@@ -197,6 +197,7 @@ void Diagnosis::all_facts(bool all_operations, const Viewer& viewer, int64_t bud
     //    too.
     Viewer there = viewer;
     if (!viewer.all) there.groups = groups_in(*facts);
+    if (there.groups.size() > kMaxViewerGroups) there.groups.resize(kMaxViewerGroups);
     daemon_.inquiries->ask(addresses, all_operations ? "operations" : "facts", there, budget_ms, collect);
   };
   local_facts(all_operations, viewer, ask_others);

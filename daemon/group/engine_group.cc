@@ -47,7 +47,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_index) {
         node, static_cast<uint32_t>(context.order.position_of[rank] - context.order.first_position[node])};
   }
   for (uint32_t node = 0; node < nodes; ++node) {
-    context.segment.places()[node].set(context.nodes[node].address);  // get_node() has limited its length
+    context.segment.places()[node].set(context.nodes[node].address);  // its length is limited (node.h)
   }
   return context;
 }

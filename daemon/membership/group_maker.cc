@@ -39,7 +39,7 @@ constexpr uint16_t kFirstUserPort = 1'024;
 
 // At an address that everybody can guess only ranks of one user meet: the user is mixed into the key.
 Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
-  const auto text = Writer().put_bytes(key).put(uid).take();
+  const auto text = Writer().bytes(key).number(uid).take();
   const auto digest = sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   if (!digest.is_ok()) return digest.status();
   GroupKey mixed{};

@@ -22,6 +22,15 @@ constexpr size_t kNonceBytes = 32;
 constexpr char kProofText[] = "HDT handshake";
 
 enum class Message : uint8_t { kHello = 1, kProof = 2 };
+using Nonce = std::array<std::byte, kNonceBytes>;
+
+// What a Hello begins with, in every version: what follows may be different in another one.
+struct Opening {
+  uint32_t magic = kPeerMagic;
+  uint32_t version = kPeerVersion;
+};
+
+void fields(auto& c, Is<Opening> auto& m) { c.number(m.magic, m.version); }
 
 // The same bytes as the cryptography's type.
 std::span<const uint8_t> octets(std::span<const std::byte> bytes) {
@@ -35,29 +44,35 @@ bool is_node_name(const std::string& text) {
 
 }  // namespace
 
+// What a Hello has between its Opening and its Nonce.
+void fields(auto& c, Is<PeerHello> auto& m) {
+  c.number(m.purpose);
+  c.bytes(m.node.bytes);
+  c.string(m.name, kMaxName);
+  c.number(m.engine, m.link, m.rail);
+  c.string(m.group_class, kMaxName);
+  c.bytes(m.key);
+  c.bytes(m.start);
+  c.flag(m.lasting);
+}
+
 Handshake::Handshake(Role role, PeerHello own, std::shared_ptr<Trust> trust)
     : role_(role), trust_(std::move(trust)) {
-  std::array<uint8_t, kNonceBytes> nonce{};
+  Nonce nonce{};
   // A constructor cannot fail: proof() and check() do, if there is no nonce.
-  nonce_status_ = random_bytes(nonce);
+  nonce_status_ = random_bytes({reinterpret_cast<uint8_t*>(nonce.data()), nonce.size()});
+  own.node = trust_->node();
+  own.key = trust_->key().public_key();
+  own.start = trust_->start();
+  own.lasting = trust_->lasting();
   // These bytes are sent as they are and are part of the transcript, so the Hello must not change
   // afterwards.
-  own_bytes_ = Writer()
-                   .put(Message::kHello)
-                   .put(kPeerMagic)
-                   .put(kPeerVersion)
-                   .put(own.purpose)
-                   .put_bytes(trust_->node().bytes)
-                   .put_string(own.name)
-                   .put(own.engine)
-                   .put(own.link)
-                   .put(own.rail)
-                   .put_string(own.group_class)
-                   .put_bytes(std::as_bytes(std::span(trust_->key().public_key())))
-                   .put_bytes(trust_->start())
-                   .put(static_cast<uint8_t>(trust_->lasting()))
-                   .put_bytes(std::as_bytes(std::span(nonce)))
-                   .take();
+  Writer writer;
+  writer.number(Message::kHello);
+  const Opening opening;
+  fields(writer, opening);
+  fields(writer, own);
+  own_bytes_ = writer.bytes(nonce).take();
 }
 
 // The acceptor says nothing until it has read a Hello, so that whoever connects and stays silent learns
@@ -75,13 +90,13 @@ std::vector<uint8_t> Handshake::transcript(Role of) const {
   const auto& dialer = own_dials ? own_bytes_ : peer_bytes_;
   const auto& acceptor = own_dials ? peer_bytes_ : own_bytes_;
   const auto text = Writer()
-                        .put_bytes(std::as_bytes(std::span(kProofText)))
-                        .put(of)
-                        .put_bytes(binding_)
-                        .put(static_cast<uint32_t>(dialer.size()))
-                        .put_bytes(dialer)
-                        .put(static_cast<uint32_t>(acceptor.size()))
-                        .put_bytes(acceptor)
+                        .bytes(kProofText)
+                        .number(of)
+                        .bytes(binding_)
+                        .number(static_cast<uint32_t>(dialer.size()))
+                        .bytes(dialer)
+                        .number(static_cast<uint32_t>(acceptor.size()))
+                        .bytes(acceptor)
                         .take();
   const auto bytes = octets(text);
   return {bytes.begin(), bytes.end()};
@@ -100,10 +115,7 @@ Result<std::vector<std::byte>> Handshake::proof() const {
   if (!mac.is_ok()) return mac.status();
   const auto signature = trust_->key().sign(text);
   if (!signature.is_ok()) return signature.status();
-  return Writer()
-      .put_bytes(std::as_bytes(std::span(mac.value())))
-      .put_bytes(std::as_bytes(std::span(signature.value())))
-      .take();
+  return Writer().bytes(mac.value()).bytes(signature.value()).take();
 }
 
 // An error names the setting to look at. Nothing in its text depends on secret bytes.
@@ -149,31 +161,23 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
   Reader reader(message);
   const auto kind = reader.get<Message>();
   if (state_ == State::kWaitHello && kind == Message::kHello) {
-    if (reader.get<uint32_t>() != kPeerMagic)
-      return Status(Code::kVersion, "the other side is no HDT daemon");
-    if (const auto version = reader.get<uint32_t>(); version != kPeerVersion) {
-      return Status(Code::kVersion, "the other daemon speaks peer protocol " + std::to_string(version) +
-                                        ", this one " + std::to_string(kPeerVersion) +
+    Opening theirs;
+    fields(reader, theirs);
+    if (theirs.magic != kPeerMagic) return Status(Code::kVersion, "the other side is no HDT daemon");
+    if (theirs.version != kPeerVersion) {
+      return Status(Code::kVersion, "the other daemon speaks peer protocol " +
+                                        std::to_string(theirs.version) + ", this one " +
+                                        std::to_string(kPeerVersion) +
                                         ": run the same release of hdtcommd on all nodes");
     }
-    peer_.purpose = reader.get<Purpose>();
-    reader.get_bytes(peer_.node.bytes);
-    peer_.name = reader.get_string(kMaxName);
-    peer_.engine = reader.get<uint32_t>();
-    peer_.link = reader.get<uint32_t>();
-    peer_.rail = reader.get<uint32_t>();
-    peer_.group_class = reader.get_string(kMaxName);
-    reader.get_bytes(std::as_writable_bytes(std::span(peer_.key)));
-    reader.get_bytes(peer_.start);
-    const auto lasting = reader.get<uint8_t>();
-    peer_.lasting = lasting == 1;
+    fields(reader, peer_);
     // Only its place in the bytes counts: it makes the transcript a new one for each connection.
-    std::array<std::byte, kNonceBytes> nonce{};
-    reader.get_bytes(nonce);
+    Nonce nonce{};
+    reader.bytes(nonce);
     // Foreign enums are compared with each value: a cast alone would accept any number.
     const bool known_purpose = peer_.purpose == Purpose::kControl || peer_.purpose == Purpose::kRail ||
                                peer_.purpose == Purpose::kNoRail;
-    if (!reader.complete() || !known_purpose || lasting > 1)
+    if (!reader.complete() || !known_purpose)
       return Status(Code::kInvalidArgument, "malformed hello of a daemon");
     if (!is_node_name(peer_.name) || !is_plain_text(peer_.group_class))
       return Status(Code::kInvalidArgument, "a name in the hello of a daemon is not plain printable text");
@@ -187,7 +191,7 @@ Result<std::vector<std::vector<std::byte>>> Handshake::on_message(std::span<cons
     if (role_ == Role::kAcceptor) answer.push_back(own_bytes_);
     const auto ours = proof();
     if (!ours.is_ok()) return ours.status();
-    answer.push_back(Writer().put(Message::kProof).put_bytes(ours.value()).take());
+    answer.push_back(Writer().number(Message::kProof).bytes(ours.value()).take());
     state_ = State::kWaitProof;
     return answer;
   }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/codec.h"
+#include "ipc/segment.h"
+#include "ipc/wake_page.h"
 
 namespace hdt::daemon {
 
@@ -74,11 +76,22 @@ struct NodeInfo {
   std::vector<std::vector<RailEnd>> rails;
 };
 
-// The wire form of both. The reading ones fail the reader on impossible values: too many entries, names
-// that are too long or not printable.
-void put(Writer& writer, const std::vector<RailEnd>& ends);
-std::vector<RailEnd> get_rail_ends(Reader& reader);
-void put(Writer& writer, const NodeInfo& node);
-NodeInfo get_node(Reader& reader);
+// The wire form of both (base/codec.h). The ends are in the order of preference, on which the receiver relies
+// (BackendPlan::ends_for()).
+void fields(auto& c, Is<RailEnd> auto& end) {
+  c.name(end.backend, kMaxName);
+  c.name(end.nic, kMaxName);
+  // The backend made this address, so it may be any bytes.
+  c.string(end.address, kMaxName);
+}
+// That the node is who it says it is follows from the handshake (ControlNetwork::is_from()), and not from
+// here.
+void fields(auto& c, Is<NodeInfo> auto& node) {
+  c.bytes(node.id.bytes);
+  c.name(node.name, kMaxName);
+  // A place in the segment holds the address with a closing zero, hence the one byte less.
+  c.name(node.address, ipc::kMaxAddressBytes - 1);
+  c.list(node.rails, ipc::kMaxEngines, [&](auto& ends) { c.list(ends, kMaxRails); });
+}
 
 }  // namespace hdt::daemon

@@ -1,5 +1,4 @@
-// viewer.cc: who a viewer is, its wire form, and the filter that removes from a node's facts what a
-// viewer may not see.
+// viewer.cc: who a viewer is, and the filter that removes from a node's facts what a viewer may not see.
 #include "daemon/protocol/viewer.h"
 
 #include <algorithm>
@@ -11,9 +10,6 @@
 namespace hdt::daemon {
 
 namespace {
-
-// The maximum length in bytes of a group's public name on the wire. A name has 16 digits.
-constexpr size_t kMaxGroupId = 64;
 
 // Keeps the groups for which `is_shown` is true. It is asked about every group, running or being made
 // (GroupFacts and MakingFacts).
@@ -59,31 +55,6 @@ Viewer viewer_of(uint32_t uid) {
   // The daemon's own user can read the daemon's memory anyhow.
   if (uid == 0 || is_this_user(uid)) return {true, uid, {}};
   return {false, has_a_number(uid) ? std::optional(uid) : std::nullopt, {}};
-}
-
-void put(Writer& writer, const Viewer& viewer) {
-  writer.put(uint8_t{viewer.all}).put(uint8_t{viewer.uid.has_value()}).put(viewer.uid.value_or(0));
-  // Names beyond the limit are left out: the viewer then sees fewer groups on other nodes, which is safe.
-  const auto count = static_cast<uint32_t>(std::min(viewer.groups.size(), kMaxViewerGroups));
-  writer.put(count);
-  for (uint32_t i = 0; i < count; ++i) writer.put_string(viewer.groups[i]);
-}
-
-// Foreign, if it comes from another node: without a cluster key nothing vouches for it, and
-// hide_from_node() limits what it can see.
-Viewer get_viewer(Reader& reader) {
-  Viewer viewer;
-  const auto all = reader.get<uint8_t>();
-  const auto known = reader.get<uint8_t>();
-  const auto uid = reader.get<uint32_t>();
-  // Booleans are 0 or 1, and a viewer without a number has none on the wire either.
-  if (all > 1 || known > 1 || (known == 0 && uid != 0)) reader.fail();
-  viewer.all = all == 1;
-  if (known == 1) viewer.uid = uid;
-  const uint32_t count = reader.get_count(kMaxViewerGroups);
-  for (uint32_t i = 0; i < count && !reader.failed(); ++i)
-    viewer.groups.push_back(reader.get_string(kMaxGroupId));
-  return viewer;
 }
 
 // Removed before the facts leave this node, so that the asker's side need not be trusted with them.

@@ -37,15 +37,22 @@ struct Viewer {
   bool sees(const std::string& group, const std::vector<uint32_t>& users) const;
 };
 
-// The maximum of Viewer::groups on the wire; what is beyond it is cut off by the sender.
-inline constexpr size_t kMaxViewerGroups = 4096;
+// The maximum of Viewer::groups on the wire. Whoever asks leaves out what is beyond it: the viewer then sees
+// fewer groups on other nodes, which is safe.
+inline constexpr uint32_t kMaxViewerGroups = 4096;
 
 // The viewer for a process of this user, as the kernel reported it for the process's socket.
 Viewer viewer_of(uint32_t uid);
 
-// The wire form. get_viewer() fails the reader on values that no daemon sends.
-void put(Writer& writer, const Viewer& viewer);
-Viewer get_viewer(Reader& reader);
+// The wire form (base/codec.h). A viewer of another node is foreign: without a cluster key nothing vouches
+// for it, and hide_from_node() limits what it can see.
+void fields(auto& c, Is<Viewer> auto& viewer) {
+  // The maximum length in bytes of a group's public name; a name has 16 digits.
+  constexpr size_t kMaxGroupId = 64;
+  c.flag(viewer.all);
+  c.optional(viewer.uid);
+  c.list(viewer.groups, kMaxViewerGroups, [&](auto& group) { c.string(group, kMaxGroupId); });
+}
 
 // Removes from a node's facts what the viewer may not see: groups, groups being made, and rails to nodes
 // that none of the remaining groups is on. Adds the number of removed groups to NodeFacts::hidden.

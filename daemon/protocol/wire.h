@@ -46,11 +46,10 @@ struct ProbeFrame {
   // always 0: a measurement belongs to a link, not to a group
   uint64_t group;
 };
+// The first byte of a header is the index of its alternative here.
 using Frame = std::variant<std::monostate, ChunkFrame, CellFrame, ProbeFrame>;
 
-transport::LinkHeader encode(const ChunkFrame& frame);
-transport::LinkHeader encode(const CellFrame& frame);
-transport::LinkHeader encode(const ProbeFrame& frame);
+transport::LinkHeader encode(const Frame& frame);
 // The frame in the header of a write. monostate: it is not a frame of this protocol. The numbers in it
 // are not checked here.
 Frame decode_frame(const transport::LinkHeader& header);

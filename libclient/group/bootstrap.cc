@@ -36,36 +36,41 @@ constexpr size_t kSeedBytes = 16;
 // multiple of an element's size, as the addresses travel in an allgather of int32.
 constexpr size_t kMaxAddress = ipc::kMaxAddressBytes + 36;
 
-// The contents of an hdtUniqueId_t: magic, seed, and the coordinator's addresses as a string
-// (base/codec.h).
+// The contents of an hdtUniqueId_t; `rendezvous`: the coordinator's addresses.
 struct IdContents {
+  uint32_t magic = kIdMagic;
   std::array<std::byte, kSeedBytes> seed{};
   std::string rendezvous;
 };
 
+void fields(auto& c, Is<IdContents> auto& id) {
+  c.number(id.magic);
+  c.bytes(id.seed);
+  c.string(id.rendezvous, sizeof(hdtUniqueId_t::internal));
+}
+
 // A daemon on many NICs has more addresses than an id has room for: the last ones are left out.
 // kInternal: not even the first one fits.
-Result<hdtUniqueId_t> pack_id(const IdContents& contents) {
+Result<hdtUniqueId_t> pack_id(IdContents contents) {
   hdtUniqueId_t id{};
-  std::string rendezvous = contents.rendezvous;
+  std::string& rendezvous = contents.rendezvous;
   constexpr size_t kRoom = sizeof id.internal - sizeof kIdMagic - kSeedBytes - sizeof(uint32_t);
   while (rendezvous.size() > kRoom && rendezvous.rfind(',') != std::string::npos)
     rendezvous.resize(rendezvous.rfind(','));
   if (rendezvous.size() > kRoom)
     return Status(Code::kInternal, "the daemon's address '" + rendezvous + "' is too long for an id");
-  const auto bytes = Writer().put(kIdMagic).put_bytes(contents.seed).put_string(rendezvous).take();
-  std::memcpy(id.internal, bytes.data(), bytes.size());
+  Writer writer;
+  fields(writer, contents);
+  std::memcpy(id.internal, writer.written().data(), writer.written().size());
   return id;
 }
 
-// The id comes from the user, so it may be any bytes.
+// The id comes from the user, so it may be any bytes. What follows the contents is zero and is not looked at.
 Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   Reader reader(std::as_bytes(std::span(id.internal)));
-  const auto magic = reader.get<uint32_t>();
   IdContents contents;
-  reader.get_bytes(contents.seed);
-  contents.rendezvous = reader.get_string(sizeof id.internal);
-  if (reader.failed() || magic != kIdMagic || contents.rendezvous.empty()) {
+  fields(reader, contents);
+  if (reader.failed() || contents.magic != kIdMagic || contents.rendezvous.empty()) {
     return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
   }
   return contents;
@@ -187,7 +192,8 @@ Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOpti
     if (!unpacked.is_ok()) return unpacked.status();
     // make_unique_id() used the daemon that a config of NULL leads to. The ranks must meet at the daemon
     // of this session, so its address replaces that one.
-    contents = {unpacked.value().seed, address.take()};
+    contents.seed = unpacked.value().seed;
+    contents.rendezvous = address.take();
     const auto packed = pack_id(contents);
     if (!packed.is_ok()) return packed.status();
     const auto* bytes = reinterpret_cast<const uint8_t*>(packed.value().internal);

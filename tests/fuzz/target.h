@@ -40,7 +40,7 @@ struct Registration {
 
 // True if a message that was read is written as the bytes that it was read from: nothing of it was left
 // unread or was taken for something else. Bytes of a text that are not plain were replaced by '?'
-// (Reader::get_text()).
+// (Reader::text()).
 inline bool is_written_as(std::span<const std::byte> input, std::span<const std::byte> written) {
   return std::ranges::equal(written, input, [](std::byte now, std::byte before) {
     return now == before || (now == std::byte{'?'} && (before < std::byte{0x20} || before > std::byte{0x7e}));

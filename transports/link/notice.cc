@@ -1,5 +1,6 @@
-// notice.cc: encodes and decodes notices (see notice.h). Integers are little endian. The bytes that a decoder
-// gets are foreign, so each field is read from a copy and its length is checked.
+// notice.cc: encodes and decodes notices (see notice.h). The bytes that a decoder gets are foreign, so each
+// field is read from a copy and its length is checked. Writer and reader follow one description of a body,
+// fields(); the head is copied as it lies in memory.
 #include "transports/link/notice.h"
 
 #include <cstring>
@@ -8,31 +9,37 @@
 
 namespace hdt::transport {
 
-std::vector<std::byte> encode(const HelloBody& hello) {
-  return Writer().put(hello.link).put(hello.peer_link).put(hello.rail).take();
+void fields(auto& c, Is<HelloBody> auto& m) { c.number(m.link, m.peer_link, m.rail); }
+void fields(auto& c, Is<RailLostBody> auto& m) { c.number(m.rail, m.received); }
+
+namespace {
+
+std::vector<std::byte> bytes_of(const auto& body) {
+  Writer writer;
+  fields(writer, body);
+  return writer.take();
 }
 
-std::vector<std::byte> encode(const RailLostBody& lost) {
-  return Writer().put(lost.rail).put(lost.received).take();
+template <typename Body>
+std::optional<Body> body_in(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Body body;
+  fields(reader, body);
+  return reader.complete() ? std::optional(body) : std::nullopt;
 }
+
+}  // namespace
+
+std::vector<std::byte> encode(const HelloBody& hello) { return bytes_of(hello); }
+std::vector<std::byte> encode(const RailLostBody& lost) { return bytes_of(lost); }
 
 std::optional<HelloBody> decode_hello(std::span<const std::byte> body) {
-  Reader reader(body);
-  HelloBody hello;
-  hello.link = reader.get<uint64_t>();
-  hello.peer_link = reader.get<uint64_t>();
-  hello.rail = reader.get<uint32_t>();
-  if (!reader.complete() || hello.link == 0) return std::nullopt;
-  return hello;
+  const auto hello = body_in<HelloBody>(body);
+  return hello && hello->link != 0 ? hello : std::nullopt;
 }
 
 std::optional<RailLostBody> decode_rail_lost(std::span<const std::byte> body) {
-  Reader reader(body);
-  RailLostBody lost;
-  lost.rail = reader.get<uint32_t>();
-  lost.received = reader.get<uint64_t>();
-  if (!reader.complete()) return std::nullopt;
-  return lost;
+  return body_in<RailLostBody>(body);
 }
 
 std::optional<NoticeHead> decode_head(std::span<const std::byte> message) {

@@ -30,12 +30,22 @@ Status ended_without_goodbye(ssize_t n) {
 Status malformed(const std::string& what) { return {Code::kLink, "malformed hello: " + what}; }
 }  // namespace
 
+// Both parts of a hello (base/codec.h). The header has the lengths of what follows it; whoever reads makes
+// room for that first.
+void fields(auto& c, Is<HelloHeader> auto& header) {
+  c.number(header.magic, header.version, header.protocol_bytes, header.address_bytes, header.segment_bytes);
+}
+void fields(auto& c, Is<Hello> auto& hello) {
+  c.bytes(hello.protocol);
+  c.bytes(hello.address);
+}
+
+void Control::queue(const Writer& item) {
+  outbox_.insert(outbox_.end(), item.written().begin(), item.written().end());
+}
+
 void Control::push_message(std::span<const std::byte> message) {
-  const auto bytes = static_cast<uint16_t>(message.size());
-  outbox_.push_back(static_cast<std::byte>(Item::kMessage));
-  const auto* length = reinterpret_cast<const std::byte*>(&bytes);
-  outbox_.insert(outbox_.end(), length, length + sizeof bytes);
-  outbox_.insert(outbox_.end(), message.begin(), message.end());
+  queue(Writer().number(Item::kMessage, static_cast<uint16_t>(message.size())).bytes(message));
 }
 
 void Control::push_hello(const Hello& hello) {
@@ -43,11 +53,11 @@ void Control::push_hello(const Hello& hello) {
   header.protocol_bytes = static_cast<uint16_t>(hello.protocol.size());
   header.address_bytes = static_cast<uint32_t>(hello.address.size());
   header.segment_bytes = static_cast<uint32_t>(hello.segment_bytes);
-  outbox_.push_back(static_cast<std::byte>(Item::kHello));
-  for (const auto& part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(hello.protocol)),
-                           std::span<const std::byte>(hello.address)}) {
-    outbox_.insert(outbox_.end(), part.begin(), part.end());
-  }
+  Writer writer;
+  writer.number(Item::kHello);
+  fields(writer, header);
+  fields(writer, hello);
+  queue(writer);
 }
 
 bool Control::flush() {
@@ -133,8 +143,9 @@ Status Control::look_at_message(Input& input) {
     return Status::ok();
   }
   if (wanted_ == kMessageHead) {
-    uint16_t bytes = 0;
-    std::memcpy(&bytes, inbox_.data() + 1, sizeof bytes);
+    Reader head(inbox_);
+    head.get<Item>();
+    const auto bytes = head.get<uint16_t>();
     if (bytes == 0 || bytes > (admitted_ ? kMaxMessageBytes : kMaxStrangerMessageBytes))
       return {Code::kLink, "malformed message of " + std::to_string(bytes) + " bytes"};
     wanted_ += bytes;
@@ -153,8 +164,10 @@ Status Control::look_at_hello(Input& input) {
     wanted_ = kHelloHead;
     return Status::ok();
   }
+  Reader reader(inbox_);
+  reader.get<Item>();
   HelloHeader header;
-  std::memcpy(&header, inbox_.data() + 1, sizeof header);
+  fields(reader, header);
   if (wanted_ == kHelloHead) {
     if (header.magic != kHelloMagic) return malformed("the peer does not speak this protocol");
     if (header.version != kHelloVersion) {
@@ -174,9 +187,9 @@ Status Control::look_at_hello(Input& input) {
   }
   Hello& hello = input.hello.emplace();
   hello.segment_bytes = header.segment_bytes;
-  hello.protocol.assign(reinterpret_cast<const char*>(inbox_.data() + kHelloHead), header.protocol_bytes);
-  hello.address.assign(inbox_.begin() + static_cast<ptrdiff_t>(kHelloHead + header.protocol_bytes),
-                       inbox_.end());
+  hello.protocol.resize(header.protocol_bytes);
+  hello.address.resize(header.address_bytes);
+  fields(reader, hello);
   inbox_ = {};
   greeted_ = true;
   return Status::ok();

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/codec.h"
 #include "base/status.h"
 #include "transports/net/socket.h"
 #include "transports/transport.h"
@@ -29,7 +30,7 @@ inline constexpr uint16_t kHelloVersion = 2;
 inline constexpr size_t kMaxProtocolBytes = 64;
 inline constexpr size_t kMaxAddressBytes = 16 << 10;
 
-// The head of a hello; the protocol and the address follow. Little endian. Foreign until it was checked.
+// The head of a hello; the protocol and the address follow. Foreign until it was checked.
 struct HelloHeader {
   uint32_t magic = kHelloMagic;
   uint16_t version = kHelloVersion;
@@ -101,6 +102,7 @@ class Control {
   Input read();
 
  private:
+  void queue(const Writer& item);
   // Reads into `room` and returns what has arrived. Empty: nothing is there now, or the peer has ended,
   // which is then in `input`.
   std::span<const std::byte> receive(std::span<std::byte> room, Input& input) const;

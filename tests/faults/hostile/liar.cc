@@ -112,12 +112,12 @@ void spoil(Bytes& bytes, size_t kept, size_t most) {
 Bytes other_note(uint64_t group) {
   const uint64_t kinds = std::variant_size_v<daemon::EngineMessage>;
   Writer writer;
-  writer.put(static_cast<uint8_t>(1 + dice().below(kinds - 1))).put(group);
+  writer.number(static_cast<uint8_t>(1 + dice().below(kinds - 1)), group);
   static constexpr size_t kLengths[] = {0, 1, 4, 8, 12, 16, 20, 27, 33, 36, 40, 44, 68, 88};
   for (size_t left = kLengths[dice().below(std::size(kLengths))]; left > 0;) {
     const uint64_t value = dice().value();
     const size_t width = std::min<size_t>(left, dice().below(2) == 0 ? 4 : 8);
-    writer.put_bytes(std::as_bytes(std::span(&value, 1)).first(width));
+    writer.bytes(std::as_bytes(std::span(&value, 1)).first(width));
     left -= width;
   }
   return writer.take();

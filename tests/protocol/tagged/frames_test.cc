@@ -1,10 +1,12 @@
 // frames_test.cc: the two halves of a connection, frame by frame: what a peer may send, and what ends it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <cstring>
 
 #include "tests/protocol/tagged/memory_fabric.h"
+#include "transports/tagged/control.h"
 #include "transports/tagged/incoming.h"
 #include "transports/tagged/operation.h"
 #include "transports/tagged/outgoing.h"
@@ -78,6 +80,22 @@ class Halves {
 };
 
 class Frames : public testing::Test, protected Halves {};
+
+// Whoever changes these bytes raises kHelloVersion.
+TEST(TaggedControl, TheBytesOfThisVersion) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  tcp::Fd far(ends[1]);
+  Control control;
+  control.attach(tcp::Fd(ends[0]));
+  control.push_here();
+  control.push_message(std::as_bytes(std::span("ab", 2)));
+  control.push_hello({.segment_bytes = 4096, .protocol = "p", .address = {std::byte{7}, std::byte{8}}});
+  ASSERT_TRUE(control.flush());
+  std::string sent(100, 0);
+  sent.resize(static_cast<size_t>(::recv(far.get(), sent.data(), sent.size(), 0)));
+  EXPECT_EQ(sent, std::string("HM\2\0abAHDTC\2\0\1\0\2\0\0\0\0\20\0\0p\7\10", 26));
+}
 
 }  // namespace
 

@@ -66,6 +66,27 @@ TEST(HandshakeTest, EqualKeysOrNone) {
   }
 }
 
+// Hellos of all versions begin alike, and a change of what follows raises kPeerVersion.
+TEST(HandshakeTest, TheBytesOfThisVersion) {
+  const auto trust = trust_with(kKey);
+  const auto hello = dialer(trust).start().front();
+  std::string head = "\x01PTDH";
+  head += static_cast<char>(kPeerVersion) + std::string(3, 0) + "\x02";
+  std::string rest = std::string("\x01\0\0\0d\x01\0\0\0\x03\0\0\0\x02\0\0\0\x02\0\0\0dp", 23);
+  const auto append = [](std::string& text, const auto& bytes) {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  append(head, trust->node().bytes);
+  append(rest, trust->key().public_key());
+  append(rest, trust->start());
+  rest += static_cast<char>(trust->lasting());
+  std::string sent;
+  append(sent, hello);
+  constexpr size_t kNonceBytes = 32;
+  ASSERT_GT(sent.size(), kNonceBytes);
+  EXPECT_EQ(sent.substr(0, sent.size() - kNonceBytes), head + rest);
+}
+
 TEST(HandshakeTest, DifferentOrMissingKeysAreRefusedWithTheReason) {
   for (const auto& [first, second, why] :
        {std::tuple{kKey, std::string("another key, as long"), "node a does not know the cluster key"},
@@ -162,21 +183,21 @@ TEST(HandshakeTest, ANodeCannotPoseAsAnotherOne) {
     ASSERT_TRUE(answer.is_ok());
     const auto& theirs = answer.value().front();
     const auto text = Writer()
-                          .put_bytes(std::as_bytes(std::span("HDT handshake")))
-                          .put(Handshake::Role::kDialer)
-                          .put_bytes(ChannelBinding{})
-                          .put(static_cast<uint32_t>(hello.size()))
-                          .put_bytes(hello)
-                          .put(static_cast<uint32_t>(theirs.size()))
-                          .put_bytes(theirs)
+                          .bytes("HDT handshake")
+                          .number(Handshake::Role::kDialer)
+                          .bytes(ChannelBinding{})
+                          .number(static_cast<uint32_t>(hello.size()))
+                          .bytes(hello)
+                          .number(static_cast<uint32_t>(theirs.size()))
+                          .bytes(theirs)
                           .take();
     const std::span octets(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     const std::span key(reinterpret_cast<const uint8_t*>(kKey.data()), kKey.size());
     constexpr uint8_t kProofKind = 2;
     const auto proof = Writer()
-                           .put(kProofKind)
-                           .put_bytes(std::as_bytes(std::span(hmac_sha256(key, octets).value())))
-                           .put_bytes(std::as_bytes(std::span(signer->key().sign(octets).value())))
+                           .number(kProofKind)
+                           .bytes(hmac_sha256(key, octets).value())
+                           .bytes(signer->key().sign(octets).value())
                            .take();
     const auto told = meets_that.on_message(proof);
     EXPECT_EQ(told.is_ok(), passes);

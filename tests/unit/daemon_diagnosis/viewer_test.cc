@@ -68,9 +68,11 @@ TEST(Viewer, ADaemonThatProvesNothingHearsOfTheGroupsThatItIsIn) {
 
 TEST(Viewer, IsReadAsItWasWritten) {
   Writer writer;
-  put(writer, Viewer{false, 7U, {"a", "b"}});
-  Reader reader(writer.bytes());
-  const Viewer viewer = get_viewer(reader);
+  const Viewer written{false, 7U, {"a", "b"}};
+  fields(writer, written);
+  Reader reader(writer.written());
+  Viewer viewer;
+  fields(reader, viewer);
   EXPECT_TRUE(reader.complete());
   EXPECT_FALSE(viewer.all);
   EXPECT_EQ(viewer.uid, 7U);
@@ -78,7 +80,7 @@ TEST(Viewer, IsReadAsItWasWritten) {
   auto bytes = writer.take();
   bytes[0] = std::byte{2};
   Reader wrong(bytes);
-  (void)get_viewer(wrong);
+  fields(wrong, viewer);
   EXPECT_TRUE(wrong.failed());
 }
 

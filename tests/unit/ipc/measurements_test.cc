@@ -10,14 +10,17 @@ TEST(Measurements, SurviveTheWayAndHaveALimit) {
   const LinkRates slow{20'000, 1'000'000'000, 800'000'000};
   const NodeRates rates{{9'000'000'000, 8'000'000'000}, {slow, {5'000, 10'000'000'000, 9'000'000'000}, {}}};
   Writer writer;
-  put(writer, rates);
-  Reader reader(writer.bytes());
-  EXPECT_EQ(get_node_rates(reader), rates);
+  fields(writer, rates);
+  Reader reader(writer.written());
+  NodeRates read;
+  fields(reader, read);
+  EXPECT_EQ(read, rates);
   EXPECT_TRUE(reader.complete());
   Writer large;
-  put(large, NodeRates{{1, 1}, std::vector<LinkRates>(kMostMeasuredNodes + 1)});
-  Reader refused(large.bytes());
-  (void)get_node_rates(refused);
+  const NodeRates too_many{{1, 1}, std::vector<LinkRates>(kMostMeasuredNodes + 1)};
+  fields(large, too_many);
+  Reader refused(large.written());
+  fields(refused, read);
   EXPECT_FALSE(refused.complete());
 }
 

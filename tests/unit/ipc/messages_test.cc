@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/codec.h"
+#include "base/crc32c.h"
 
 namespace hdt::ipc {
 namespace {
@@ -52,6 +53,30 @@ TEST(Messages, RoundTrip) {
   EXPECT_EQ(explain.value().type, "float16");
   EXPECT_EQ(explain.value().bytes, 4096U);
   EXPECT_EQ(explain.value().root, 2);
+}
+
+// Reader and writer follow one description, so only this test sees that a message has changed. Whoever
+// changes one raises kSessionVersion, and the sum of its bytes here.
+TEST(Messages, TheBytesOfThisVersion) {
+  const auto sum = [](const std::vector<std::byte>& bytes) {
+    return std::to_string(bytes.size()) + " bytes, " + std::to_string(crc32c(0, bytes));
+  };
+  Welcome welcome{"hdtcommd 1", "n1", 12, 2, 30};
+  Joined joined{1, Code::kTimeout, "late", 2, 3, 4, {}};
+  joined.secret[31] = std::byte{7};
+  const std::string long_text(kMaxText + 1, 'x');
+  EXPECT_EQ(sum(encode(Hello{"libhdt 1"})), "21 bytes, 418653291");
+  EXPECT_EQ(sum(encode(welcome)), "45 bytes, 3499332002");
+  EXPECT_EQ(sum(encode(example_join())), "123 bytes, 2154526422");
+  EXPECT_EQ(sum(encode(AdoptRequest{1, 2, 3})), "13 bytes, 2382218769");
+  EXPECT_EQ(sum(encode(joined)), "61 bytes, 1400950865");
+  EXPECT_EQ(sum(encode(Kind::kFail, GroupNotice{3, Code::kTimeout, -1, long_text})), "4113 bytes, 603099604");
+  EXPECT_EQ(sum(encode(Kind::kShare, MemoryRequest{1, 2, 3})), "17 bytes, 1076057558");
+  EXPECT_EQ(sum(encode(MemoryAnswer{1, Code::kConfig, "no", 3})), "23 bytes, 3848369814");
+  EXPECT_EQ(sum(encode(ExplainRequest{"dp", "reduce", "float16", 4096, 2})), "40 bytes, 2484675221");
+  EXPECT_EQ(sum(encode(Question{"link", "n2"})), "15 bytes, 3536072037");
+  EXPECT_EQ(sum(encode_text(Kind::kRefused, Code::kConfig, long_text)), "4105 bytes, 3423867642");
+  EXPECT_EQ(sum(encode_empty(Kind::kStatus)), "1 bytes, 3421829226");
 }
 
 TEST(Messages, ImpossibleFieldsAreRefused) {
@@ -107,17 +132,57 @@ TEST(Messages, DamagedBytesAreRefusedOrMeanWhatTheySay) {
 }
 
 TEST(Codec, LengthsNeverExceedLimitsOrBytes) {
-  const auto bytes = Writer().put_string("hello").take();
-  EXPECT_EQ(Reader(bytes).get_string(5), "hello");
+  constexpr size_t kAny = 100;
+  const auto bytes = Writer().string("hello", kAny).take();
+  std::string text;
+  EXPECT_TRUE(Reader(bytes).string(text, 5).complete());
+  EXPECT_EQ(text, "hello");
   Reader limited(bytes);
-  EXPECT_EQ(limited.get_string(4), "");
-  EXPECT_TRUE(limited.failed());
+  EXPECT_TRUE(limited.string(text, 4).failed());
+  EXPECT_EQ(text, "");
   Reader cut{std::span(bytes).first(6)};
-  EXPECT_EQ(cut.get_string(100), "");
-  EXPECT_FALSE(cut.complete());
+  EXPECT_FALSE(cut.string(text, kAny).complete());
+  EXPECT_EQ(text, "");
   Reader rest(bytes);
   (void)rest.get<uint32_t>();
   EXPECT_FALSE(rest.complete());  // something is left over
+}
+
+TEST(Codec, WhatIsThereOrNotHasOneForm) {
+  std::optional<uint32_t> number;
+  bool flag = false;
+  const auto read = [&](const std::vector<std::byte>& bytes) {
+    return Reader(bytes).optional(number).complete();
+  };
+  EXPECT_TRUE(read(Writer().optional(std::optional(7U)).take()));
+  EXPECT_EQ(number, 7U);
+  EXPECT_TRUE(read(Writer().optional(std::optional<uint32_t>()).take()));
+  EXPECT_EQ(number, std::nullopt);
+  EXPECT_FALSE(read(Writer().flag(false).number(7U).take())) << "a number that is not there";
+  EXPECT_FALSE(read(Writer().number(uint8_t{2}, 7U).take())) << "neither there nor not there";
+  const auto none = Writer().number_or(9U, std::optional<uint32_t>()).take();
+  number = 1;
+  EXPECT_TRUE(Reader(none).number_or(9U, number).complete());
+  EXPECT_EQ(number, std::nullopt);
+  EXPECT_TRUE(Reader(Writer().flag(true).take()).flag(flag).complete() && flag);
+  EXPECT_TRUE(Reader(Writer().number(uint8_t{2}).take()).flag(flag).failed() && !flag);
+}
+
+TEST(Codec, AListOrKindBeyondItsLimitIsRefused) {
+  std::vector<uint32_t> list = {1};
+  const auto three = Writer().number(3U, 7U, 8U, 9U).take();
+  const auto read = [&](std::span<const std::byte> bytes, uint32_t limit) {
+    Reader reader(bytes);
+    return reader.list(list, limit, [&](uint32_t& one) { reader.number(one); }).complete();
+  };
+  EXPECT_TRUE(read(three, 3));
+  EXPECT_EQ(list, (std::vector<uint32_t>{7, 8, 9}));
+  EXPECT_FALSE(read(three, 2));
+  EXPECT_TRUE(list.empty());
+  EXPECT_FALSE(read(std::span(three).first(three.size() - 1), 3));
+  std::variant<std::monostate> kind;
+  EXPECT_TRUE(Reader(Writer().one_of(kind).take()).one_of(kind).complete());
+  EXPECT_TRUE(Reader(Writer().number(uint8_t{1}).take()).one_of(kind).failed());
 }
 
 // The reason for which a process ends its group goes to the processes of other users.
