@@ -9,6 +9,7 @@
 
 #include "base/config_keys.h"
 #include "base/foreign_text.h"
+#include "base/join.h"
 
 namespace hdt::config {
 namespace {
@@ -30,9 +31,7 @@ std::string found(const RawValue& value) {
     std::string operator()(const std::vector<std::string>& v) const {
       // Long lists are described, too.
       if (v.size() > 8) return fmt::format("a list of {} entries", v.size());
-      std::string text;
-      for (const std::string& entry : v) text += (text.empty() ? "" : ", ") + (*this)(entry);
-      return "[" + text + "]";
+      return "[" + join(v, ", ", *this) + "]";
     }
     std::string operator()(const Foreign& v) const { return v.type; }
   };

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/config_keys.h"
+#include "base/join.h"
 
 namespace hdt {
 namespace config {
@@ -29,9 +30,7 @@ std::string toml_text(const Key& key, Config& config, const std::string& class_n
     }
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(const std::vector<std::string>& v) const {
-      std::string text;
-      for (const std::string& entry : v) text += (text.empty() ? "" : ", ") + toml_quoted(entry);
-      return "[" + text + "]";
+      return "[" + join(v, ", ", toml_quoted) + "]";
     }
   };
   return std::visit([&](auto field) { return Visitor{key}(field(config, class_name)); }, key.field);

@@ -84,26 +84,6 @@ uint64_t result_bytes(const Call& call, uint32_t ranks) {
   return call.what == Collective::kAllGather ? bytes * ranks : bytes;
 }
 
-bool may_be_direct(const Call& call, const Layout& layout) {
-  const uint32_t nodes = layout.nodes;
-  // Below these sizes a copy through the slot costs less than the additional message. Among several
-  // nodes the message goes from each node to each other one, so the bound grows with the nodes.
-  constexpr uint64_t kSmallestBetweenTwo = uint64_t{256} << 10;
-  constexpr uint64_t kSmallestOfANode = uint64_t{64} << 10;
-  // Every node sends the message to every other one.
-  constexpr uint32_t kMostNodes = 16;
-  const uint64_t smallest = nodes == 2 ? kSmallestBetweenTwo : kSmallestOfANode * nodes;
-  // With several ranks on a node, the node's block consists of several ranks' column ranges. These do
-  // not adjoin in a chunk of a user's buffer, and a schedule's step needs a contiguous range.
-  if (by_blocks(call.what) && layout.ranks != nodes) return false;
-  return call.what != Collective::kBarrier && nodes <= kMostNodes &&
-         call.count * collectives::type_size(call.type) >= smallest;
-}
-
-bool result_may_be_direct(const Call& call, const Layout& layout) {
-  return may_be_direct(call, layout) && (call.what != Collective::kReduceScatter || layout.nodes == 2);
-}
-
 // The inverse of the order by position: element i of the area belongs to the rank at position i /
 // elements, and is element i % elements of that rank's column range.
 uint64_t user_index(const Call& call, const Chunk& chunk, const Order& order, uint64_t index) {

@@ -67,14 +67,6 @@ uint64_t contribution_bytes(const Call& call, uint32_t ranks);
 // Bytes of a rank's recvbuf that a call writes. For a reduce, those of the root's.
 uint64_t result_bytes(const Call& call, uint32_t ranks);
 
-// Whether nodes may use buffers of the call in place. If so, all nodes send each other where their
-// output is before anything is written. The result is the same on all nodes, as it depends on the call
-// and the layout's nodes and ranks only.
-bool may_be_direct(const Call& call, const Layout& layout);
-// Whether the recvbuf may be used in place, too. It may not be for a reduce-scatter between more than
-// two nodes, whose steps pass partial results of other blocks through the output.
-bool result_may_be_direct(const Call& call, const Layout& layout);
-
 // The place of element `index` of a chunk's area in the user's buffer for which the area stands, in
 // elements.
 uint64_t user_index(const Call& call, const Chunk& chunk, const Order& order, uint64_t index);

@@ -1,7 +1,8 @@
 // engine_set.h: the engines of a daemon, as the control thread reaches them: through their mailboxes.
 //
-// Engines are asked in one of two ways: on_every() continues on the control thread when all have answered;
-// ask() blocks its caller. No engine ever blocks on the control thread, so ask() cannot deadlock.
+// Engines are asked in one of two ways: on_one() and on_every() continue on the control thread when one or
+// all have answered; ask() blocks its caller. No engine ever blocks on the control thread, so ask() cannot
+// deadlock.
 //
 // Owner: Control. The set changes only before the control thread starts.
 #pragma once
@@ -39,19 +40,27 @@ class EngineSet {
   void post_all(const Work& work) const {
     for (size_t engine = 0; engine < size(); ++engine) post(engine, work);
   }
+  // Runs `work` with that engine on its thread, and then `then` on the control thread. An exception of `work`
+  // counts as done. Does not block. What `work` has written is seen by `then`. An engine that hangs, or ends
+  // with the daemon, leaves `then` out: whoever waits for it needs a deadline of its own.
+  template <typename Work, typename Then>
+  void on_one(size_t engine, Work work, Then then) const {
+    post(engine, [&control = control_, work = std::move(work), then = std::move(then)](Engine& e) {
+      (void)contained("a question to an engine", [&] { work(e); });
+      control.post(then);
+    });
+  }
   // Runs `work` with every engine, each on its thread, and then `then` on the control thread when all have
-  // done it. An exception of `work` counts as done. Does not block. What `work` has written is seen by
-  // `then`.
+  // done it. Otherwise as on_one().
   template <typename Work, typename Then>
   void on_every(Work work, Then then) const {
     const auto left = std::make_shared<size_t>(size());  // touched on the control thread only
     const auto shared = std::make_shared<Then>(std::move(then));
-    post_all([&control = control_, work = std::move(work), shared, left](Engine& engine) {
-      (void)contained("a question to an engine", [&] { work(engine); });
-      control.post([shared, left] {
+    for (size_t engine = 0; engine < size(); ++engine) {
+      on_one(engine, work, [shared, left] {
         if (--*left == 0) (*shared)();
       });
-    });
+    }
   }
   // Runs `question` with every engine, one after the other, and blocks until all have answered. True: all
   // said yes. Not by an engine's thread, and not after Engine::stop(): a stopped engine would never answer.

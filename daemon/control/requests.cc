@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/contained.h"
 #include "daemon/control/answers.h"
 #include "daemon/control/diagnosis.h"
 #include "daemon/control/joins.h"
@@ -73,8 +74,44 @@ void Requests::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotic
   if (kind == ipc::Kind::kLeave) daemon_.sessions->end_seat(*client, notice.handle);
 }
 
-// Every engine learns of the memory, as the process does not know which engine a group of it has.
-void Requests::on_shared(uint64_t session, uint64_t number, const SharedBlock& block) {
+// Memory is shared in one group, and a group stays with its engine: no other engine can see a call that uses
+// it. The answer waits for that engine, whose mailbox has the seat of the rank already. So an engine knows
+// whatever memory a call may name, and one that does not know it need not wait. A session that ends meanwhile
+// gets no answer, and an engine that hangs gives none: the process asks with a deadline (Session::ask()).
+void Requests::on_share(uint64_t session, const ipc::MemoryAnswer& answer, const SharedBlock& block) {
+  const auto known = std::make_shared<bool>(false);
+  daemon_.engines.on_one(
+      daemon_.sessions->find(session)->seats.at(block.handle).engine,
+      [session, number = answer.memory, handle = block.handle, memory = block.memory, known](Engine& engine) {
+        engine.sessions().add_memory(session, number, handle, memory);
+        *known = true;
+      },
+      [this, session, answer, known] {
+        // The session ends if its answer cannot be sent, as with every other work for it.
+        (void)contained(
+            "an answer about shared memory", [&] { answer_share(session, answer, *known); },
+            [&](const std::string&) { daemon_.sessions->hang_up(session); });
+      });
+}
+
+// The engine had no memory to note what the process shares: the process must not use it.
+void Requests::answer_share(uint64_t session, const ipc::MemoryAnswer& answer, bool known) {
+  ClientSession* const client = daemon_.sessions->find(session);
+  if (client == nullptr) return;
+  if (known) {
+    (void)daemon_.sessions->send(session, ipc::encode(answer));
+    return;
+  }
+  daemon_.sessions->forget_memory(*client, answer.memory);
+  const char* const why =
+      "an engine of the daemon has no memory to note what is shared: free some on this node";
+  (void)daemon_.sessions->send(session,
+                               ipc::encode(ipc::MemoryAnswer{answer.request, Code::kSystem, why, 0}));
+}
+
+// The process says only with the next messages which engine its group has, so all of them learn of it. They
+// do so before they get the group.
+void Requests::on_shared_before(uint64_t session, uint64_t number, const SharedBlock& block) {
   daemon_.engines.post_all([session, number, handle = block.handle, memory = block.memory](Engine& engine) {
     engine.sessions().add_memory(session, number, handle, memory);
   });

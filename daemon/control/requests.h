@@ -22,13 +22,17 @@ class Requests : public SessionHandler {
   void on_status(uint64_t session) override;
   void on_explain(uint64_t session, const ipc::ExplainRequest& request) override;
   void on_ask(uint64_t session, const ipc::Question& question) override;
-  void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) override;
+  void on_share(uint64_t session, const ipc::MemoryAnswer& answer, const SharedBlock& block) override;
+  void on_shared_before(uint64_t session, uint64_t number, const SharedBlock& block) override;
   void on_unshared(uint64_t number) override;
   Status on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) override;
   void on_open(uint64_t session, const ipc::MemoryRequest& request) override;
   void on_gone(uint64_t session, const std::string& how) override;
 
  private:
+  // on_share(), when the engine has done its part: it knows the memory, or has failed to note it.
+  void answer_share(uint64_t session, const ipc::MemoryAnswer& answer, bool known);
+
   ControlParts& daemon_;
 };
 

@@ -48,16 +48,6 @@ class Engine::ServicesOfGroup : public GroupServices {
   void revoke(const transport::RegionKey& key, uint32_t backend, const NodeId& node) override {
     engine_.devices_.of_backend(backend).revoke(key, writer(node));
   }
-  // By the mailbox, so that everything that was posted before has run when the group is looked at. The
-  // group may have ended by then, hence the second look-up by its id.
-  void look_again() override {
-    engine_.post([&engine = engine_, id = group_] {
-      EngineGroup* const group = engine.groups_.find(id);
-      if (group == nullptr) return;
-      group->count_look();
-      engine.groups_.touch(*group);
-    });
-  }
   // The node's successor is in the group again. The engine has no more to do with it: control is
   // informed.
   void on_back(uint32_t node) override { engine_.events_.on_back(group_, node); }
@@ -357,7 +347,7 @@ bool Engine::reap_groups() {
     GroupTable::contain(*group, [group] { group->say_left(); });
     if (!group->finished()) continue;
     if (!report(*group)) {
-      group->look_again();
+      group->end_later();
       continue;
     }
     const uint64_t id = group->id();

@@ -10,6 +10,7 @@
 namespace hdt::daemon {
 
 using collectives::Area;
+using ipc::BufferUse;
 using ipc::Call;
 using ipc::kCallRing;
 
@@ -88,8 +89,7 @@ bool ChunkRunner::read_calls() {
 }
 
 // Takes up call `sequence`. Nothing is made of the call before every local rank's copy is compared,
-// since ranks may write other bytes there at any time. False: the group has failed over it, or its
-// buffers are not known yet; then it is tried again at the next look.
+// since ranks may write other bytes there at any time. False: the group has failed over it.
 bool ChunkRunner::accept_call(uint64_t sequence) {
   ipc::Entered entered;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
@@ -113,15 +113,8 @@ bool ChunkRunner::accept_call(uint64_t sequence) {
   }
   // 2. Decide the algorithm and find the buffers.
   const Call& call = entered.call;
-  ActiveCall active{sequence,
-                    call,
-                    ipc::Partition(call, context_.layout()),
-                    calls_.empty() ? first_chunk_ : calls_.back().end(),
-                    tuner_.decide(call).algorithm,
-                    nullptr,
-                    nullptr,
-                    {},
-                    {}};
+  ActiveCall active{sequence, call, ipc::Partition(call, context_.layout()),
+                    calls_.empty() ? first_chunk_ : calls_.back().end(), tuner_.decide(call).algorithm};
   if (!open_buffers(active, entered.where)) return false;
   // 3. Note the call in the journal before the next node hears of it: a successor must answer for
   //    what was sent.
@@ -137,7 +130,8 @@ bool ChunkRunner::accept_call(uint64_t sequence) {
 
 // Finds memory `number` of the node's only rank, and sets `place` to [offset, offset + bytes) in it. The
 // memory that the process names is no more than a hint: the process must share that memory, and it must be
-// large enough. `note`, if not null, gets the place for other nodes.
+// large enough. `note`, if not null, gets the place for other nodes. A process learns the number when this
+// engine knows the memory (Requests::on_share()), so what is not known here is not shared.
 bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes,
                               std::byte*& place, OutputMessage* note) {
   auto use = context_.direct.acquire(0, number);
@@ -155,15 +149,6 @@ bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
     }
     return true;
   }
-  // The control thread posts the memory to the mailbox, and the rank rings the wake page. The ring may
-  // be heard first, so one look after the mailbox has been emptied must happen before the memory counts
-  // as missing.
-  if (memory == nullptr && missed_ != call.sequence) {
-    missed_ = call.sequence;
-    missed_looks_ = context_.looks;
-    context_.services->look_again();
-  }
-  if (memory == nullptr && context_.looks == missed_looks_) return false;
   context_.fail(Code::kInvalidArgument, static_cast<int32_t>(context_.local_ranks[0]),
                 "call " + std::to_string(call.sequence) + " of " + context_.name() + " names " +
                     (memory == nullptr ? "memory that its process does not share"
@@ -171,42 +156,36 @@ bool ChunkRunner::open_buffer(ActiveCall& call, uint64_t number, uint64_t offset
   return false;
 }
 
-// Which buffers are used in place depends on the node: only a node with one rank can, and only if that
-// rank has the buffer in memory of hdtMemAlloc. All other buffers go through slots.
+// Which buffers are used in place depends on the node (ipc/buffer_use.h). The rank computes the same from the
+// same call, so both know which stages it goes through.
 bool ChunkRunner::open_buffers(ActiveCall& active, const ipc::Exposure& where) {
   const Call& call = active.call;
-  if (!ipc::may_be_direct(call, context_.layout())) return true;
+  const ipc::Layout& layout = context_.layout();
+  active.use =
+      ipc::buffer_use(call, layout, context_.local_ranks[0],
+                      {.send_shared = where.send_memory != 0, .recv_shared = where.recv_memory != 0});
+  if (!ipc::may_be_direct(call, layout)) return true;
   OutputMessage note{context_.id, context_.me, active.sequence, call, 0, {}, 0};
-  const uint64_t sent = ipc::contribution_bytes(call, context_.layout().ranks);
-  const uint64_t received = ipc::result_bytes(call, context_.layout().ranks);
-  const uint32_t rank = context_.local_ranks[0];
-  const bool root = static_cast<uint32_t>(call.root) == rank;
   bool opened = true;
   // 1. This node's input and output.
-  if (context_.layout().local_ranks == 1) {
-    const bool in = collectives::reduces(call.what) && where.send_memory != 0;
-    if (in) opened = open_buffer(active, where.send_memory, where.send, sent, active.input, nullptr);
-    using collectives::Collective;
+  if (active.use.send == BufferUse::kInPlace) {
     // A broadcast's root has its data in its sendbuf, which is the output of its schedule.
-    if (opened && call.what == Collective::kBroadcast && root && where.send_memory != 0) {
-      opened = open_buffer(active, where.send_memory, where.send, sent, active.output, nullptr);
-    } else if (opened && where.recv_memory != 0 && ipc::result_may_be_direct(call, context_.layout()) &&
-               (call.what != Collective::kReduce || root) && !(call.what == Collective::kBroadcast && root)) {
-      // Peers write nothing into the result of a reduce-scatter.
-      OutputMessage* told = call.what == Collective::kReduceScatter ? nullptr : &note;
-      opened = open_buffer(active, where.recv_memory, where.recv, received, active.output, told);
-    }
+    std::byte*& place = collectives::reduces(call.what) ? active.input : active.output;
+    opened = open_buffer(active, where.send_memory, where.send, ipc::contribution_bytes(call, layout.ranks),
+                         place, nullptr);
+  }
+  if (opened && active.use.recv == BufferUse::kInPlace) {
+    // Peers write nothing into the result of a reduce-scatter.
+    OutputMessage* told = call.what == collectives::Collective::kReduceScatter ? nullptr : &note;
+    opened = open_buffer(active, where.recv_memory, where.recv, ipc::result_bytes(call, layout.ranks),
+                         active.output, told);
   }
   if (!opened) {
     for (const uint64_t number : active.memories) context_.direct.release(number);
     return false;
   }
-  // 2. What the rank does with slots: `staged`, it copies its contribution in; `taken`, it copies its
-  //    result out. If it does neither, the slots hold nothing of the rank's, and freed() counts these
-  //    chunks as soon as they are exchanged.
-  const bool staged = collectives::reduces(call.what) ? active.input == nullptr : active.output == nullptr;
-  const bool taken = active.output == nullptr && (call.what != collectives::Collective::kReduce || root);
-  if (!staged && !taken) unslotted_.push_back({active.first_chunk, active.end()});
+  // 2. If the slots hold nothing of the rank's, freed() counts these chunks as soon as they are exchanged.
+  if (!active.use.holds_slots()) unslotted_.push_back({active.first_chunk, active.end()});
   // 3. Send the other nodes where the output is, also if it is in the slots: they wait for this message.
   active.output_note = note;
   active.output_memory = where.recv_memory;
@@ -239,10 +218,8 @@ ChunkRunner::ActiveCall* ChunkRunner::call_of(uint64_t chunk) {
 
 // The contributions of all local ranks are where the schedule reads them.
 bool ChunkRunner::is_ready(const ActiveCall& call, uint64_t chunk) const {
-  const collectives::Collective what = call.call.what;
-  const bool in_place = collectives::reduces(what) ? call.input != nullptr : call.output != nullptr;
   // An allgather's own block is copied to its place chunk by chunk, so `reduced` counts even in place.
-  if (in_place && what != collectives::Collective::kAllGather) return true;
+  if (call.use.source_in_place() && call.use.send != BufferUse::kOwnCopy) return true;
   for (uint32_t i = 0; i < context_.layout().local_ranks; ++i) {
     if (context_.segment.rank_state(i).reduced.load(std::memory_order_acquire) <= chunk) return false;
   }

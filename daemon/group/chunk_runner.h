@@ -45,6 +45,7 @@
 #include "collectives/executor.h"
 #include "daemon/group/group_context.h"
 #include "daemon/group/tuner.h"
+#include "ipc/buffer_use.h"
 #include "ipc/journal.h"
 
 namespace hdt::daemon {
@@ -109,14 +110,16 @@ class ChunkRunner {
     ipc::Partition plan;
     uint64_t first_chunk;
     collectives::Algorithm algorithm;
+    // what becomes of the buffers of the node's rank, as it computes it, too; of several ranks: slots
+    ipc::CallBuffers use = {};
     // the user's sendbuf, used in place; null: the slots' input
     std::byte* input = nullptr;
     // the user's recvbuf, used in place; null: the slots' output
     std::byte* output = nullptr;
     // memory in use until the call is finished (DirectMemory::acquire())
-    std::vector<uint64_t> memories;
+    std::vector<uint64_t> memories = {};
     // what the other nodes were sent, for tell_state(); nothing: the call is never in place
-    std::optional<OutputMessage> output_note;
+    std::optional<OutputMessage> output_note = {};
     // the memory that `output_note` speaks of
     uint64_t output_memory = 0;
     uint64_t end() const { return first_chunk + plan.chunks(); }
@@ -134,10 +137,10 @@ class ChunkRunner {
 
   // Reads calls that all local ranks have entered. True if there were any.
   bool read_calls();
-  // False: the group has failed, or the call must be read again later (open_buffers()).
+  // False: the group has failed.
   bool accept_call(uint64_t sequence);
   // Finds the buffers that the call uses in place, and sends the nodes where the output is. False: the
-  // process's memory is not known yet, or the group has failed.
+  // group has failed.
   bool open_buffers(ActiveCall& call, const ipc::Exposure& where);
   bool open_buffer(ActiveCall& call, uint64_t number, uint64_t offset, uint64_t bytes, std::byte*& place,
                    OutputMessage* note);
@@ -209,10 +212,6 @@ class ChunkRunner {
   std::vector<std::unique_ptr<Slot>> slots_;
   // see freed()
   uint64_t freed_ = 0;
-  // the call whose memory was not known when it was first looked for; UINT64_MAX: none
-  uint64_t missed_ = UINT64_MAX;
-  // what context_.looks was then
-  uint64_t missed_looks_ = 0;
   struct Range {
     uint64_t first, end;
   };

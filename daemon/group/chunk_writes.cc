@@ -9,6 +9,7 @@
 
 #include "daemon/group/chunk_runner.h"
 #include "daemon/group/chunk_slot.h"
+#include "ipc/buffer_use.h"
 
 namespace hdt::daemon {
 

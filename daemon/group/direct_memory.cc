@@ -3,7 +3,7 @@
 
 namespace hdt::daemon {
 
-// Null, without an error: the number is not known (yet), or is another rank's. Each success needs one
+// Null, without an error: the number is not known, or is another rank's. Each success needs one
 // release(); until then the memory stays mapped, whatever the process does with its own mapping.
 Result<const DirectMemory::Use*> DirectMemory::acquire(uint32_t local, uint64_t number) {
   auto found = entries_.find(number);

@@ -34,7 +34,7 @@ class DirectMemory {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
-  // Begins a use by a call. Null without an error: the number is not known (yet), or is another rank's.
+  // Begins a use by a call. Null without an error: the number is not known, or is another rank's.
   // Every use that is not null needs a release().
   Result<const Use*> acquire(uint32_t local, uint64_t number);
   // Ends one use.

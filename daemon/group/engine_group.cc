@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/contained.h"
+#include "base/join.h"
 #include "base/log.h"
 
 namespace hdt::daemon {
@@ -53,9 +54,7 @@ GroupContext make_context(GroupSpec& spec, uint32_t group_index) {
 }
 
 std::string list(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  for (uint32_t rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
+  return join(ranks, ", ", [](uint32_t rank) { return std::to_string(rank); });
 }
 
 }  // namespace

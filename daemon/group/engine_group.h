@@ -143,11 +143,9 @@ class EngineGroup {
   // Does everything that can be done now. The engine calls it after a rank has rung or something has
   // come. True if anything was done.
   bool progress();
-  // Counts a look that GroupServices::look_again() has asked for.
-  void count_look() { ++context_.looks; }
   // The group is finished, and the engine could not let go of it: has the engine try again in a
   // millisecond.
-  void look_again() { look_soon(); }
+  void end_later() { look_soon(); }
   // next_time() has come. Repeats what could not be sent for want of memory, asks for acknowledgements
   // that somebody waits for, gives up nodes and ranks that did not come back, and watches the deadline
   // of the making.

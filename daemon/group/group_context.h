@@ -156,8 +156,6 @@ struct GroupContext {
   DirectMemory direct;
   // of the engine; owned by EngineGroup
   GroupServices* services = nullptr;
-  // how often the engine has looked at the group because of GroupServices::look_again()
-  uint64_t looks = 0;
   // Fails the group here and on all nodes. `rank` is the rank that caused it; -1: none is known.
   std::function<void(Code, int32_t rank, const std::string&)> fail;
 

@@ -16,7 +16,7 @@ class GroupServices {
  public:
   virtual ~GroupServices() = default;
   // Memory `number` of the process of local rank `local`; null if that process shares no such memory in this
-  // group (yet).
+  // group.
   virtual std::shared_ptr<SharedMemory> find_memory(uint32_t local, uint64_t number) = 0;
   // Registers the memory with the engine's backend of that number, and ends a registration. Errors are those
   // of the backend.
@@ -25,10 +25,6 @@ class GroupServices {
   // Lets a node write to the region, and ends that. Nobody else may write to it.
   virtual Status grant(const transport::RegionKey& key, uint32_t backend, const NodeId& node) = 0;
   virtual void revoke(const transport::RegionKey& key, uint32_t backend, const NodeId& node) = 0;
-  // Has the engine look at the group again, after everything that was posted to the engine before this call.
-  // EngineGroup::count_look() counts those looks, so that a caller can find out whether its look has
-  // happened.
-  virtual void look_again() = 0;
   // The group works again with that node, which had been suspended.
   virtual void on_back(uint32_t node) = 0;
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ipc/buffer_use.h"
+
 namespace hdt::daemon {
 
 using collectives::Algorithm;

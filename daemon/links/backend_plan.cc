@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/join.h"
 #include "base/log.h"
 #include "daemon/links/nics.h"
 #include "transports/loader/loader.h"
@@ -18,9 +19,7 @@ using transport::DeviceInfo;
 
 // "eth0 (10.0.0.1), eth1 (10.0.1.1)", or "none".
 std::string list_of(const std::vector<DeviceInfo>& nics) {
-  std::string text;
-  for (const DeviceInfo& nic : nics) text += (text.empty() ? "" : ", ") + name_of(nic);
-  return text.empty() ? "none" : text;
+  return nics.empty() ? "none" : join(nics, ", ", [](const DeviceInfo& nic) { return name_of(nic); });
 }
 
 // The default of a class. It asks for whatever there is, so a backend without a NIC is no mistake then.

@@ -116,8 +116,8 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
     block.memory = std::make_shared<SharedMemory>(memory.take());
     block.size_claim = std::make_shared<UserLimits::Claim>(size.take());
   }
-  // 4. Its number: the one that a predecessor gave it, or a new one. The engines learn of it before the
-  //    process does, so that a call never uses memory that its engine does not know.
+  // 4. Its number: the one that a predecessor gave it, or a new one. The group's engine learns of it before
+  //    the process does, so that a call never names memory that its engine does not know.
   answer.memory = wanted;
   if (wanted == 0) {
     const auto drawn = free_memory_number();
@@ -127,8 +127,11 @@ Status ClientSessions::share(uint64_t number, Packet& packet) {
   // The session's own entry first: end() finds by it what else is known of the memory.
   const SharedBlock& kept = client.memories.emplace(answer.memory, std::move(block)).first->second;
   memory_owners_[answer.memory] = number;
-  handler_.on_shared(number, answer.memory, kept);
-  if (wanted == 0) send(number, ipc::encode(answer));
+  if (wanted == 0) {
+    handler_.on_share(number, answer, kept);
+  } else {
+    handler_.on_shared_before(number, answer.memory, kept);
+  }
   return Status::ok();
 }
 

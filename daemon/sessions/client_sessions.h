@@ -130,8 +130,13 @@ class SessionHandler {
   virtual void on_status(uint64_t session) = 0;
   virtual void on_explain(uint64_t session, const ipc::ExplainRequest& request) = 0;
   virtual void on_ask(uint64_t session, const ipc::Question& question) = 0;
-  // The process shares memory in one of its groups, or no longer shares it: engines are to know of it.
-  virtual void on_shared(uint64_t session, uint64_t number, const SharedBlock& block) = 0;
+  // The process shares memory in one of its groups, in which it has the seat `block.handle`. The handler
+  // sends `answer` when the engine of that group knows the memory; the process then may name it in calls.
+  virtual void on_share(uint64_t session, const ipc::MemoryAnswer& answer, const SharedBlock& block) = 0;
+  // The process shares memory that this daemon's predecessor had accepted, before it brings the group. There
+  // is no answer.
+  virtual void on_shared_before(uint64_t session, uint64_t number, const SharedBlock& block) = 0;
+  // The memory is shared no longer: engines are to know of it.
   virtual void on_unshared(uint64_t number) = 0;
   // The process brings a group of this daemon's predecessor. An error is sent to the process and does not
   // end its session.
@@ -187,6 +192,8 @@ class ClientSessions {
   ClientSession* find(uint64_t number);
   // The session that shares that memory, or null.
   const ClientSession* owner_of(uint64_t memory) const;
+  // The memory is shared no more. A number that the session does not share is ignored.
+  void forget_memory(ClientSession& client, uint64_t memory);
   // Ends a seat: the process has left the group. What it shared there is shared no more.
   void end_seat(ClientSession& client, uint32_t handle);
   const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
@@ -238,7 +245,6 @@ class ClientSessions {
   void hear(const ClientSession& client, bool heard);
   // client_memory.cc
   Result<uint64_t> free_memory_number() const;
-  void forget_memory(ClientSession& client, uint64_t memory);
   // Whether security.allow_groups admits the process.
   bool allowed(const ClientSession& client) const;
   // Logs a line that the session's user has caused, if the user may cause one more.

@@ -260,7 +260,7 @@ void Session::mark_lost(const Status& why) {
 // 3. Wait for the answer, for as long as this daemon lives.
 // 4. If another daemon came meanwhile, begin again, unless the caller wants one daemon only.
 Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
-                            std::span<const int> fds, uint64_t* only_in_life) {
+                            std::span<const int> fds, uint64_t* only_in_life, uint64_t* answered_in) {
   std::unique_lock lock(mutex_);
   const Counted asking(asking_);
   // The reader thread may wait in await_need().
@@ -283,6 +283,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
       if (auto found = answers_.find(number); found != answers_.end()) {
         Packet packet = std::move(found->second);
         answers_.erase(found);
+        if (answered_in != nullptr) *answered_in = life;
         return packet;
       }
       if (deadline.expired()) {
@@ -368,12 +369,13 @@ Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
   return told;
 }
 
-Result<Packet> Session::ask_memory(Kind kind, ipc::MemoryRequest request, std::span<const int> fds) {
+Result<Packet> Session::ask_memory(Kind kind, ipc::MemoryRequest request, std::span<const int> fds,
+                                   uint64_t* answered_in) {
   {
     const std::lock_guard lock(mutex_);
     request.request = next_request_++;
   }
-  auto packet = ask(request.request, ipc::encode(kind, request), answer_ms_, fds);
+  auto packet = ask(request.request, ipc::encode(kind, request), answer_ms_, fds, nullptr, answered_in);
   if (!packet.is_ok()) return packet.status();
   const auto answer = ipc::decode_memory_answer(packet.value().bytes);
   if (!answer.is_ok()) return answer.status();
@@ -381,16 +383,22 @@ Result<Packet> Session::ask_memory(Kind kind, ipc::MemoryRequest request, std::s
   return packet;
 }
 
-// Noted after the daemon has it. If the daemon ends in between, the request is sent again to its
-// successor, which gives a number of its own.
+// Noted after the daemon has it. If the daemon ends before, the request is sent again to its successor,
+// which gives a number of its own. The same holds if a successor has come between the answer and the note:
+// hand_over() has not given it this memory, and a call that names the number would fail there.
 Result<uint64_t> Session::share(uint32_t handle, const SharedMemory& memory) {
   const std::array<int, 1> fds = {memory.fd()};
-  auto packet = ask_memory(Kind::kShare, {0, handle, 0}, fds);
-  if (!packet.is_ok()) return packet.status();
-  const uint64_t number = ipc::decode_memory_answer(packet.value().bytes).value().memory;
-  const std::lock_guard lock(mutex_);
-  shared_[number] = {handle, memory.fd()};
-  return number;
+  for (;;) {
+    uint64_t life = 0;
+    auto packet = ask_memory(Kind::kShare, {0, handle, 0}, fds, &life);
+    if (!packet.is_ok()) return packet.status();
+    const uint64_t number = ipc::decode_memory_answer(packet.value().bytes).value().memory;
+    // hand_over() counts daemons and reads shared_ under this lock.
+    const std::lock_guard lock(mutex_);
+    if (life != life_) continue;
+    shared_[number] = {handle, memory.fd()};
+    return number;
+  }
 }
 
 void Session::forget_shared(uint32_t handle) {

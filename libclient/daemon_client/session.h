@@ -194,13 +194,16 @@ class Session {
   void mark_lost(const Status& why);
   // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of one daemon's
   // life. If the daemon is replaced meanwhile, its successor is asked. With `only_in_life` no second
-  // daemon is asked (kDaemonLost); it is set to the life of the one that was.
+  // daemon is asked (kDaemonLost); it is set to the life of the one that was. `answered_in` is set to the
+  // life of the daemon that has answered.
   Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
-                     std::span<const int> fds = {}, uint64_t* only_in_life = nullptr);
+                     std::span<const int> fds = {}, uint64_t* only_in_life = nullptr,
+                     uint64_t* answered_in = nullptr);
   // For questions whose answer is a text with JSON behind it, or a refusal.
   Result<std::string> json_answer(ipc::Kind kind, std::span<const std::byte> question);
-  // kShare and kOpen. Fills in the number of the request.
-  Result<Packet> ask_memory(ipc::Kind kind, ipc::MemoryRequest request, std::span<const int> fds);
+  // kShare and kOpen. Fills in the number of the request. `answered_in`: as for ask().
+  Result<Packet> ask_memory(ipc::Kind kind, ipc::MemoryRequest request, std::span<const int> fds,
+                            uint64_t* answered_in = nullptr);
   // Sends one message; send_mutex_ is held. A daemon that reads nothing for too long is given up
   // (kDaemonLost).
   Status send(const Wire& to, std::span<const std::byte> bytes, std::span<const int> fds = {});

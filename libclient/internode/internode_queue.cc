@@ -14,6 +14,7 @@ namespace hdt::client {
 
 using collectives::Collective;
 using collectives::reduces;
+using ipc::BufferUse;
 using ipc::kCallRing;
 using ipc::RankState;
 
@@ -43,42 +44,32 @@ void InternodeQueue::push(const ipc::Call& call, const void* send, void* recv,
   publish_calls();
 }
 
-// A node with several ranks always goes through the slots, where contributions are combined. The same
-// call may be in place on one node and not on another; the nodes tell each other
-// (daemon/group/chunk_runner.h).
+// Only buffers that the daemon would use are looked for, as the first look for an allocation asks it.
 Status InternodeQueue::place_buffers(Entry& entry) const {
   const ipc::Call& call = entry.call;
   const ipc::Layout& layout = access_.layout();
-  if (layout.local_ranks != 1 || !ipc::may_be_direct(call, layout)) return Status::ok();
-  const uint64_t bytes = call.count * collectives::type_size(call.type);
-  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
-  const bool broadcast = call.what == Collective::kBroadcast;
-  // 1. The sendbuf, if the daemon would send from it. An allgather sends from its place in the recvbuf
-  //    instead.
-  if (reduces(call.what) || (broadcast && root)) {
+  // 1. What would be used in place, if both buffers were in memory of hdtMemAlloc.
+  const ipc::CallBuffers wanted = ipc::buffer_use(call, layout, access_.rank, {true, true});
+  if (wanted.send == BufferUse::kInPlace) {
     const auto place = locate_(entry.send, ipc::contribution_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.send_memory = place.value().memory;
     entry.where.send = place.value().offset;
   }
-  // 2. The recvbuf, if this rank has a result that the daemon receives. The root of a broadcast has its
-  //    data.
-  const bool receives = call.what == Collective::kReduce ? root : !(broadcast && root);
-  if (receives && ipc::result_may_be_direct(call, layout)) {
+  if (wanted.recv == BufferUse::kInPlace) {
     const auto place = locate_(entry.recv, ipc::result_bytes(call, layout.ranks));
     if (!place.is_ok()) return place.status();
     entry.where.recv_memory = place.value().memory;
     entry.where.recv = place.value().offset;
   }
-  // 3. The contribution goes through the slots unless its source is in place. The result does unless its
-  //    destination is; a rank without a result copies nothing out, but its chunks have to be counted as
-  //    its contribution's slots become free.
-  entry.staged =
-      (reduces(call.what) || (broadcast && root) ? entry.where.send_memory : entry.where.recv_memory) == 0;
-  entry.taken = receives ? entry.where.recv_memory == 0 : entry.staged;
-  // 4. An allgather's own block is in place already, or this rank copies it there.
-  entry.placed = call.what == Collective::kAllGather && !entry.staged && bytes != 0 &&
-                 entry.recv + access_.rank * bytes != entry.send;
+  // 2. What is used, as they are. The daemon comes to the same from the memories in `where`.
+  const uint64_t own_block = call.count * collectives::type_size(call.type);
+  const std::byte* its_place =
+      call.what == Collective::kAllGather ? entry.recv + access_.rank * own_block : entry.recv;
+  entry.use = ipc::buffer_use(call, layout, access_.rank,
+                              {.send_shared = entry.where.send_memory != 0,
+                               .recv_shared = entry.where.recv_memory != 0,
+                               .at_its_place = entry.send == its_place});
   return Status::ok();
 }
 
@@ -90,17 +81,16 @@ void InternodeQueue::place(const SlotChunk& chunk) const {
   copy_bytes(chunk.recv + own * width, chunk.send + chunk.part.offset * width, chunk.part.elements * width);
 }
 
-// The rest of the work when the daemon has put the sum into the recvbuf: averages are divided, and the
-// root of a broadcast that is not in place copies its own data.
+// What is left to be done in the recvbuf when nothing is copied out of the slots. The daemon has put a sum
+// there: an average is divided. The root of a broadcast copies its own data, which the daemon has sent from
+// the sendbuf.
 void InternodeQueue::copy_out_in_place(const Entry& entry) const {
   const ipc::Call& call = entry.call;
-  const bool root = static_cast<uint32_t>(call.root) == access_.rank;
-  if (call.op == collectives::ReduceOp::kAvg && reduces(call.what) &&
-      (call.what != Collective::kReduce || root)) {
+  if (entry.use.recv == BufferUse::kInPlace && call.op == collectives::ReduceOp::kAvg && reduces(call.what)) {
     collectives::copy_divided(call.type, entry.recv, entry.recv, call.count,
                               static_cast<int>(access_.layout().ranks));
   }
-  if (call.what == Collective::kBroadcast && root && entry.recv != entry.send) {
+  if (entry.use.recv == BufferUse::kOwnCopy) {
     std::memcpy(entry.recv, entry.send, call.count * collectives::type_size(call.type));
   }
 }
@@ -157,11 +147,11 @@ SlotChunk InternodeQueue::slot_chunk(const Entry& entry, uint64_t chunk) const {
   return {entry.call, entry.plan.chunk(chunk - entry.first_chunk), chunk, entry.send, entry.recv};
 }
 
-// Three cases: an allgather in place, whose chunks are copied to the recvbuf; a call whose contribution
-// is in place, which needs nothing; and the normal copy into the slot.
+// Three cases: an allgather in place, whose chunks are copied to the recvbuf; a call whose data is in place,
+// which needs nothing; and the normal copy into the slot.
 bool InternodeQueue::copy_in() {
   const Entry* entry = entry_at(copy_in_);
-  if (entry != nullptr && entry->placed) {
+  if (entry != nullptr && entry->use.send == BufferUse::kOwnCopy) {
     const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
     // Ahead of the exchange by as many chunks as there are slots, so that what is copied is sent from
     // the caches.
@@ -171,8 +161,8 @@ bool InternodeQueue::copy_in() {
     advance(copy_in_, *entry);
     return true;
   }
-  if (entry != nullptr && !entry->staged) {
-    // The daemon reads the sendbuf itself.
+  if (entry != nullptr && entry->use.source_in_place()) {
+    // The daemon reads the buffer itself.
     advance_to_end(copy_in_, *entry);
     access_.rank_state().staged.store(copy_in_.chunk, std::memory_order_release);
     return true;
@@ -180,7 +170,7 @@ bool InternodeQueue::copy_in() {
   // A slot is free when every local rank has copied out the chunk that used it before.
   if (entry == nullptr || copy_in_.chunk >= least(access_, &RankState::done) + access_.layout().slots)
     return false;
-  client::copy_in(access_, slot_chunk(*entry, copy_in_.chunk));
+  if (entry->use.send == BufferUse::kStaged) client::copy_in(access_, slot_chunk(*entry, copy_in_.chunk));
   access_.rank_state().staged.store(copy_in_.chunk + 1, std::memory_order_release);
   advance(copy_in_, *entry);
   if (access_.layout().local_ranks > 1) access_.ring_peers();
@@ -212,7 +202,8 @@ bool InternodeQueue::reduce() {
   if (entry == nullptr || !compare_calls(*entry)) return false;
   // A contribution in place needs no combining. The engine may have looked at the call between its
   // publication and now, when an allgather's block was not ready, so it is rung again.
-  if (!entry->staged && !entry->placed && reduce_.sequence < copy_in_.sequence) {
+  if (entry->use.source_in_place() && entry->use.send != BufferUse::kOwnCopy &&
+      reduce_.sequence < copy_in_.sequence) {
     advance_to_end(reduce_, *entry);
     access_.rank_state().reduced.store(reduce_.chunk, std::memory_order_release);
     access_.ring_daemon();
@@ -241,12 +232,13 @@ bool InternodeQueue::copy_out() {
   if (entry == nullptr || copy_out_.chunk >= reduce_.chunk) return false;
   const uint64_t exchanged = access_.segment.header().exchanged.load(std::memory_order_acquire);
   // Chunk by chunk: a slot that holds only the contribution has to become free as well.
-  if (entry->taken || entry->staged) {
+  const bool copies = entry->use.recv == BufferUse::kCopiedOut;
+  if (entry->use.holds_slots()) {
     if (copy_out_.chunk >= exchanged) return false;
-    if (entry->taken) client::copy_out(access_, slot_chunk(*entry, copy_out_.chunk));
+    if (copies) client::copy_out(access_, slot_chunk(*entry, copy_out_.chunk));
     access_.rank_state().done.store(copy_out_.chunk + 1, std::memory_order_release);
     advance(copy_out_, *entry);
-    if (!entry->taken && copy_out_.sequence > entry->sequence) copy_out_in_place(*entry);
+    if (!copies && copy_out_.sequence > entry->sequence) copy_out_in_place(*entry);
     if (access_.layout().local_ranks > 1) access_.ring_peers();
   } else {
     if (exchanged < entry->first_chunk + entry->plan.chunks()) return false;

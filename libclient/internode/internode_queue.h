@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 
+#include "ipc/buffer_use.h"
 #include "libclient/common/call_queue.h"
 #include "libclient/daemon_client/allocations.h"
 #include "libclient/internode/slot_stages.h"
@@ -63,13 +64,8 @@ class InternodeQueue : public CallQueue {
     ipc::Exposure where;
     // The number of its record (ipc/recorder.h).
     uint64_t record = 0;
-    // The contribution goes through the slots.
-    bool staged = true;
-    // If not: this rank copies its contribution to its place in the recvbuf, chunk by chunk (an
-    // allgather whose sendbuf is not there already).
-    bool placed = false;
-    // The result goes through the slots.
-    bool taken = true;
+    // What becomes of the two buffers, as the daemon computes it, too.
+    ipc::CallBuffers use = {};
   };
   // The next chunk of a stage, and the call to which it belongs.
   struct Cursor {
@@ -89,7 +85,7 @@ class InternodeQueue : public CallQueue {
   bool copy_out();
   // Moves the cursor behind the call.
   void advance_to_end(Cursor& cursor, const Entry& entry);
-  // Decides which buffers the daemon uses in place, and sets staged, placed and taken.
+  // Finds the buffers that the daemon uses in place, and sets `where` and `use`.
   Status place_buffers(Entry& entry) const;
   // Copies one chunk of this rank's contribution to its place in the recvbuf.
   void place(const SlotChunk& chunk) const;

@@ -42,6 +42,7 @@ void copy_in(const NodeAccess& access, const SlotChunk& chunk) {
   switch (call.what) {
     case Collective::kAllReduce:
     case Collective::kReduce:
+    case Collective::kBroadcast:
       copy_bytes(to, chunk.send + chunk.part.offset * width, bytes);
       break;
     case Collective::kReduceScatter:
@@ -54,11 +55,6 @@ void copy_in(const NodeAccess& access, const SlotChunk& chunk) {
     case Collective::kAllGather:
       copy_bytes(to + access.order.position_of[access.rank] * bytes, chunk.send + chunk.part.offset * width,
                  bytes);
-      break;
-    case Collective::kBroadcast:
-      // Other ranks contribute nothing; the output of their node comes from the root's node.
-      if (static_cast<uint32_t>(call.root) == access.rank)
-        copy_bytes(to, chunk.send + chunk.part.offset * width, bytes);
       break;
     case Collective::kBarrier:
       break;
@@ -105,10 +101,8 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
   };
   switch (call.what) {
     case Collective::kAllReduce:
-      deliver(from);
-      break;
     case Collective::kReduce:
-      if (static_cast<uint32_t>(call.root) == access.rank) deliver(from);
+      deliver(from);
       break;
     case Collective::kReduceScatter:
       // Only this rank's own column range.
@@ -121,9 +115,7 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
       }
       break;
     case Collective::kBroadcast:
-      // The root has its data already if the call is in place.
-      if (static_cast<uint32_t>(call.root) != access.rank || chunk.recv != chunk.send)
-        copy_bytes(to, from, bytes);
+      copy_bytes(to, from, bytes);
       break;
     case Collective::kBarrier:
       break;

@@ -11,9 +11,10 @@
 #include <cstring>
 #include <thread>
 
+#include "ipc/buffer_use.h"
+
 namespace hdt::client {
 
-using collectives::Collective;
 using ipc::CallDescriptor;
 using ipc::Exposure;
 using ipc::kDescriptors;
@@ -48,9 +49,9 @@ void ask_for(const std::byte* content, uint64_t bytes) {
   for (; line < content + bytes; line += kLine) __builtin_prefetch(line);
 }
 
-// True if the call reads this rank's sendbuf.
-bool contributes(const ipc::Call& call, uint32_t rank) {
-  return call.what != Collective::kBroadcast || static_cast<uint32_t>(call.root) == rank;
+// True if other ranks write their shares of the result to this rank's recvbuf, so that they must reach it.
+bool is_written_by_others(const ipc::Call& call, uint32_t rank) {
+  return writes_to_others(call.what) && ipc::writes_recvbuf(call, rank);
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ bool IntranodeQueue::may_post(uint64_t sequence, bool payload) {
 }
 
 // Only buffers that other ranks need are looked up, as the first look-up of an allocation asks the
-// daemon: a sendbuf that is contributed, and a recvbuf if ranks write to each other's results.
+// daemon: a sendbuf that is contributed, and a recvbuf that others write to.
 Result<Exposure> IntranodeQueue::expose(const ipc::Call& call, const std::byte* send,
                                         const std::byte* recv) const {
   const auto locate = [&](const void* pointer, uint64_t bytes, uint64_t& memory, uint64_t& offset) -> Status {
@@ -100,10 +101,10 @@ Result<Exposure> IntranodeQueue::expose(const ipc::Call& call, const std::byte* 
     return Status::ok();
   };
   Exposure exposure;
-  if (contributes(call, access_.rank)) {
+  if (ipc::reads_sendbuf(call, access_.rank)) {
     HDT_RETURN_IF_ERROR(locate(send, contribution_bytes(call), exposure.send_memory, exposure.send));
   }
-  if (writes_to_others(call.what)) {
+  if (is_written_by_others(call, access_.rank)) {
     HDT_RETURN_IF_ERROR(
         locate(recv, result_bytes(call, access_.layout().ranks), exposure.recv_memory, exposure.recv));
   }
@@ -118,7 +119,7 @@ Result<Exposure> IntranodeQueue::expose(const ipc::Call& call, const std::byte* 
 bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std::byte* recv) {
   const uint64_t sequence = posted_;
   const uint64_t bytes = contribution_bytes(call);
-  const bool own = contributes(call, access_.rank);
+  const bool own = ipc::reads_sendbuf(call, access_.rank);
   Exposure exposure;
   if (bytes > kCopiedBytes) {
     auto made = expose(call, send, recv);
@@ -128,8 +129,8 @@ bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std:
     }
     exposure = made.value();
   }
-  const bool reachable =
-      (!own || exposure.send_memory != 0) && (!writes_to_others(call.what) || exposure.recv_memory != 0);
+  const bool reachable = (!own || exposure.send_memory != 0) &&
+                         (!is_written_by_others(call, access_.rank) || exposure.recv_memory != 0);
   const bool payload = bytes > kInlineBytes && bytes <= kEagerBytes && !(bytes > kCopiedBytes && reachable);
   if (!may_post(sequence, payload)) return false;
   CallDescriptor& post = access_.segment.post(access_.local, sequence);
@@ -221,12 +222,11 @@ IntranodeQueue::Protocol IntranodeQueue::choose(const ipc::Call& call, uint64_t 
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     Exposure exposure;
     std::memcpy(&exposure, access_.segment.post(i, sequence).content, sizeof exposure);
-    // In a group of one node, rank and local index are the same.
-    const bool receives = call.what != Collective::kReduce || static_cast<uint32_t>(call.root) == i;
     all_copied &= exposure.copied != 0;
     if (i == 0) by_kernel = exposure.by_kernel != 0;
-    if (contributes(call, i) && exposure.send_memory == 0) all_shared = false;
-    if (writes_to_others(call.what) && receives && exposure.recv_memory == 0) all_shared = false;
+    // In a group of one node, rank and local index are the same.
+    if (ipc::reads_sendbuf(call, i) && exposure.send_memory == 0) all_shared = false;
+    if (is_written_by_others(call, i) && exposure.recv_memory == 0) all_shared = false;
   }
   // From the cheapest protocol to the most general one.
   if (all_copied) return Protocol::kEager;

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "daemon/group/cost_measurements.h"
+#include "ipc/buffer_use.h"
 #include "ipc/journal.h"
 #include "ipc/measurements.h"
 #include "ipc/partition.h"
@@ -151,8 +152,11 @@ void check_call(const Call& call, const Layout& layout) {
   const uint64_t blocks = by_blocks(call.what) ? layout.ranks : 1;
   for (const uint64_t index : {uint64_t{0}, last.elements * blocks / 2, last.elements * blocks})
     if (index < last.elements * blocks) HDT_HOLDS(user_index(call, last, order, index) < call.count * blocks);
-  may_be_direct(call, layout);
-  result_may_be_direct(call, layout);
+  for (const bool shared : {false, true}) {
+    const CallBuffers use = buffer_use(call, layout, static_cast<uint32_t>(call.root),
+                                       {.send_shared = shared, .recv_shared = true});
+    HDT_HOLDS(!use.source_in_place() || (layout.local_ranks == 1 && may_be_direct(call, layout)));
+  }
 }
 
 void read_recordings(const Segment& segment) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "base/join.h"
 #include "tools/hdt-backend-test/pairing.h"
 #include "transports/loader/loader.h"
 
@@ -61,9 +62,7 @@ class ModuleWorld : public transport::World {
 
 // For messages: all NICs that the backend finds, with their state.
 std::string list_of(const std::vector<DeviceInfo>& found) {
-  std::string list;
-  for (const DeviceInfo& nic : found) list += (list.empty() ? "" : ", ") + describe(nic);
-  return list.empty() ? "none" : list;
+  return found.empty() ? "none" : join(found, ", ", describe);
 }
 
 // The message for a name that the backend does not know. Interfaces without an address are not among the

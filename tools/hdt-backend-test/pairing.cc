@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/join.h"
+
 namespace hdt::backend_test {
 
 namespace {
@@ -166,9 +168,7 @@ Result<PairedNics> pair_nics(Backend& backend, const std::vector<DeviceInfo>& ni
     failed.push_back(describe(nics[from]) + " does not reach " +
                      (from == to ? "itself" : describe(nics[to])) + ": " + tried.message());
   }
-  std::string reasons;
-  for (const std::string& line : failed) reasons += (reasons.empty() ? "" : "; ") + line;
-  return Status(Code::kNoBackend, reasons);
+  return Status(Code::kNoBackend, join(failed, "; "));
 }
 
 }  // namespace hdt::backend_test

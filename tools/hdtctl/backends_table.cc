@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/join.h"
+
 namespace hdt::ctl {
 
 namespace {
@@ -31,10 +33,9 @@ std::string backends_table(const nlohmann::json& answer) {
     text += fmt::format("\n{}: {}{}\n", backend["name"].get<std::string>(),
                         problem.empty() ? "usable" : "not usable: " + problem,
                         library.empty() ? "" : " (" + library + ")");
-    std::string classes;
-    for (const auto& group_class : backend["classes"]) {
-      classes += (classes.empty() ? "" : ", ") + group_class.get<std::string>();
-    }
+    const std::string classes = join(backend["classes"], ", ", [](const nlohmann::json& group_class) {
+      return group_class.get<std::string>();
+    });
     text += "  classes: " + (classes.empty() ? "none" : classes) + "\n";
     for (const auto& nic : backend["nics"]) text += nic_line(nic);
   }

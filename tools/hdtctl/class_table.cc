@@ -5,14 +5,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/join.h"
+
 namespace hdt::ctl {
 
 namespace {
 
 std::string list(const nlohmann::json& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name.get<std::string>();
-  return text;
+  return join(names, ", ", [](const nlohmann::json& name) { return name.get<std::string>(); });
 }
 
 }  // namespace

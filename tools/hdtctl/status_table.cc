@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/join.h"
+
 namespace hdt::ctl {
 
 std::string bytes(double value) {
@@ -22,9 +24,7 @@ namespace {
 
 // Numbers with commas between.
 std::string ranks(const nlohmann::json& list) {
-  std::string text;
-  for (const auto& rank : list) text += (text.empty() ? "" : ",") + std::to_string(rank.get<int64_t>());
-  return text;
+  return join(list, ",", [](const nlohmann::json& rank) { return std::to_string(rank.get<int64_t>()); });
 }
 
 // Sessions, groups and peers of other users are counted only. Root and the daemon's own user see all of

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/join.h"
 #include "transports/tcp/options.h"
 
 namespace hdt::transport {
@@ -38,12 +39,6 @@ std::vector<fs::path> own_folders() {
 
 void add_once(std::vector<std::string>& folders, const std::string& folder) {
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
-}
-
-std::string joined(const std::vector<std::string>& texts, const char* separator) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : separator) + text;
-  return all;
 }
 
 // RTLD_NOW finds missing symbols here and not in the middle of a transfer.
@@ -123,8 +118,8 @@ Result<Module> load_module(const std::string& name, const std::vector<std::strin
   std::vector<std::string> available = find_modules(folders);
   available.insert(available.begin(), "tcp");
   return Status(Code::kNoBackend, "no backend is called \"" + name + "\"; available are " +
-                                      joined(available, ", ") + " (no " + kPrefix + name + kSuffix + " in " +
-                                      joined(folders, ", ") + ")");
+                                      join(available, ", ") + " (no " + kPrefix + name + kSuffix + " in " +
+                                      join(folders, ", ") + ")");
 }
 
 Result<std::unique_ptr<Backend>> make_backend(const std::string& name, const BackendOptions& options,

@@ -36,7 +36,6 @@ class CallInPlace : public ::testing::Test, protected PlayedServices {
   std::shared_ptr<SharedMemory> find_memory(uint32_t, uint64_t number) override {
     return number == kMemory ? shared_ : nullptr;
   }
-  void look_again() override { ++asked_; }
 
   void enter_allreduce() {
     ipc::Call call;
@@ -46,9 +45,9 @@ class CallInPlace : public ::testing::Test, protected PlayedServices {
     rank_state.calls[0] = {call, {.send = 0, .recv = 0, .send_memory = kMemory, .recv_memory = kMemory}};
     rank_state.entered.store(1);
   }
-  void share_memory() {
+  void share_memory(uint64_t elements) {
     shared_ =
-        std::make_shared<SharedMemory>(SharedMemory::create("shared", kElements * sizeof(int32_t)).take());
+        std::make_shared<SharedMemory>(SharedMemory::create("shared", elements * sizeof(int32_t)).take());
   }
 
   const ipc::Layout layout_{2, 2, 1};
@@ -56,30 +55,32 @@ class CallInPlace : public ::testing::Test, protected PlayedServices {
   std::shared_ptr<SharedMemory> shared_;
   GroupContext context_;
   std::optional<ChunkRunner> runner_;
-  int asked_ = 0;
   std::vector<std::string> failures_;
 };
 
-// The announcement is in the engine's mailbox still, and other events lead here before that is emptied.
-TEST_F(CallInPlace, WaitsForMemoryThatIsAnnouncedLater) {
+TEST_F(CallInPlace, TakesTheBuffersOfMemoryThatItsProcessShares) {
+  share_memory(kElements);
   enter_allreduce();
-  for (int event = 0; event < 3; ++event) runner_->progress();
-  EXPECT_THAT(failures_, IsEmpty());
-  EXPECT_EQ(asked_, 1);
-  share_memory();
-  ++context_.looks;
   runner_->progress();
   EXPECT_THAT(failures_, IsEmpty());
   EXPECT_EQ(runner_->calls_entered(), 1U);
 }
 
-TEST_F(CallInPlace, FailsWhereItsMemoryIsNotSharedAfterTheMailboxWasEmptied) {
+// A process has its memory's number from an answer that comes when the engine knows the memory.
+TEST_F(CallInPlace, FailsAtOnceWhereItsProcessDoesNotShareTheMemory) {
   enter_allreduce();
-  runner_->progress();
-  ++context_.looks;
   runner_->progress();
   ASSERT_EQ(failures_.size(), 1U);
   EXPECT_THAT(failures_[0], HasSubstr("names memory that its process does not share"));
+  EXPECT_EQ(runner_->calls_entered(), 0U);
+}
+
+TEST_F(CallInPlace, FailsWhereTheMemoryIsSmallerThanTheBuffer) {
+  share_memory(kElements - 1);
+  enter_allreduce();
+  runner_->progress();
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_THAT(failures_[0], HasSubstr("not within the memory that the call names"));
 }
 
 // Ranks write what they like into their rank states; what is no call is neither described nor run.

@@ -23,7 +23,6 @@ class PlayedServices : public GroupServices {
   void deregister_memory(const transport::RegionKey&, uint32_t backend) override { --registered[backend]; }
   Status grant(const transport::RegionKey&, uint32_t, const NodeId&) override { return Status::ok(); }
   void revoke(const transport::RegionKey&, uint32_t, const NodeId&) override {}
-  void look_again() override {}
   void on_back(uint32_t) override {}
 
   // registrations that have not ended, by backend

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "daemon/group/cost_measurements.h"
 #include "daemon/group/explanation.h"
+#include "ipc/buffer_use.h"
 
 namespace hdt::daemon {
 namespace {

@@ -18,6 +18,7 @@
 #include "daemon/group/direct_memory.h"
 #include "daemon/group/group_table.h"
 #include "tests/unit/daemon_engine/played.h"
+#include "tests/unit/daemon_engine/sharing.h"
 #include "tests/unit/failed_allocations/failing_new.h"
 
 namespace hdt {
@@ -111,6 +112,24 @@ TEST(FailedAllocations, ARankThatIsLostBeforeItHasItsSeatKeepsNoGroup) {
     EXPECT_FALSE(group.has_local_ranks()) << "allocation " << n;
   }
   EXPECT_GE(failures, 5);  // the failure's text, its place in the log, ...
+}
+
+// The process would go on to name memory that the engine does not have.
+using FailedAllocationsOfAnEngine = daemon::SharingProcess;
+TEST_F(FailedAllocationsOfAnEngine, MemoryThatTheEngineCannotTakeIsRefused) {
+  close_gate(kEngineOfGroup);
+  daemon_.engines.post(kEngineOfGroup, [](daemon::Engine&) { hdt::testing::failing_allocation = 1; });
+  share(5);
+  open_gate(kEngineOfGroup);
+  ASSERT_TRUE(run_mailbox());
+  const ipc::MemoryAnswer told = answer();
+  EXPECT_EQ(told.request, 5U);
+  EXPECT_EQ(told.code, Code::kSystem);
+  EXPECT_EQ(told.memory, 0U);
+  EXPECT_TRUE(daemon_.sessions->find(kSession)->memories.empty());
+  share(6);
+  ASSERT_TRUE(run_mailbox());
+  EXPECT_EQ(answer().code, Code::kSuccess);
 }
 
 }  // namespace

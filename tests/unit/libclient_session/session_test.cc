@@ -47,6 +47,9 @@ class PlayedDaemon {
   }
   // The next message of the process, which must be of this kind.
   Packet hear(ipc::Kind kind) {
+    pollfd ready{process_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ready, 1, 30'000), 1) << "the process sends nothing";
+    if (ready.revents == 0) return {};
     auto packet = receive_packet(process_.get());
     EXPECT_TRUE(packet.is_ok()) << packet.status().message();
     if (!packet.is_ok()) return {};
@@ -181,6 +184,36 @@ TEST_F(SessionTest, MemoryWhoseNumberComesTooLateIsNotShared) {
   const auto undone = ipc::decode_memory_request(daemon_.hear(ipc::Kind::kUnshare).bytes);
   ASSERT_TRUE(undone.is_ok());
   EXPECT_EQ(undone.value().memory, 77U);
+}
+
+// The daemon ends with its answer. Whether the process has taken it or not, the successor knows the number
+// that the process goes on with: it was given the memory, or was asked for a number of its own.
+TEST_F(SessionTest, MemoryIsKnownToTheDaemonThatIsThere) {
+  open(30'000);
+  for (uint64_t number = 100; number < 120; ++number) {
+    auto sharing = std::async(std::launch::async, [this] { return session_->share(0, joined_.memory); });
+    auto asked = ipc::decode_memory_request(daemon_.hear(ipc::Kind::kShare).bytes);
+    ASSERT_TRUE(asked.is_ok());
+    ASSERT_TRUE(
+        daemon_.send(ipc::encode(ipc::MemoryAnswer{asked.value().request, Code::kSuccess, "", number})));
+    daemon_.end();
+    daemon_.listen();
+    daemon_.greet(30'000);
+    auto again = ipc::decode_memory_request(daemon_.hear(ipc::Kind::kShare).bytes);
+    ASSERT_TRUE(again.is_ok());
+    uint64_t known = again.value().memory;
+    if (known == 0) {
+      known = number + 1'000;
+      ASSERT_TRUE(
+          daemon_.send(ipc::encode(ipc::MemoryAnswer{again.value().request, Code::kSuccess, "", known})));
+    }
+    ASSERT_EQ(sharing.wait_for(kTime), std::future_status::ready);
+    const auto shared = sharing.get();
+    ASSERT_TRUE(shared.is_ok()) << shared.status().message();
+    EXPECT_EQ(shared.value(), known);
+    session_->unshare(known);
+    daemon_.hear(ipc::Kind::kUnshare);
+  }
 }
 
 }  // namespace

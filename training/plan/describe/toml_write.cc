@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/join.h"
 #include "training/plan/describe/toml_fields.h"
 #include "training/plan/describe/toml_files.h"
 
@@ -27,9 +28,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 std::string quoted_list(const std::vector<std::string>& texts) {
-  std::string list;
-  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + in_quotes(text);
-  return "[" + list + "]";
+  return "[" + join(texts, ", ", in_quotes) + "]";
 }
 
 std::string to_toml(const Model& model) {
