@@ -107,7 +107,7 @@ class ProcessGroupHDT : public BackendBase {
                                       const c10d::AllToAllOptions& options) override;
   WorkRef send(Tensors& tensors, int to, int tag) override;
   WorkRef recv(Tensors& tensors, int from, int tag) override;
-  // Refused: libhdt has no receive from any rank.
+  // The message that comes first; the Work names its sender (sourceRank()).
   WorkRef recvAnysource(Tensors& tensors, int tag) override;
   WorkRef barrier(const c10d::BarrierOptions& options) override;
   // By the store, so that rank 0 can name the ranks that have not come, and the group goes on without harm.
