@@ -103,7 +103,24 @@ def exchanges(rank, size):
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": other} for other in range(size)], objects
     dist.barrier()
-    dist.group.WORLD.monitored_barrier(TIMEOUT)  # torch 1.13 allows dist.monitored_barrier() for Gloo only
+    dist.monitored_barrier(timeout=TIMEOUT)
+    dist.monitored_barrier()
+    monitored_barrier_without(size - 1, rank)
+
+
+def monitored_barrier_without(absent, rank):
+    """All ranks but one are in it: rank 0 names the one, and the others say that rank 0 did not pass. They go
+    on afterwards."""
+    if rank != absent:
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5), wait_all_ranks=True)
+        except RuntimeError as error:
+            assert f"Rank {absent} failed to pass monitoredBarrier" in str(error), error
+            reached = f"Rank {rank} successfully reached monitoredBarrier"
+            assert rank == 0 or reached in str(error), error
+        else:
+            raise AssertionError("the barrier let a rank through")
+    dist.barrier()
 
 
 def messages(rank, size):
