@@ -2,6 +2,7 @@
 (a node is a loopback address)."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -35,14 +36,22 @@ class TorchJobs(unittest.TestCase):
                              "WORLD_SIZE": str(nodes * local), "MEETING": os.path.join(folder.name, "store"),
                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                              "XDG_RUNTIME_DIR": runtime, "HDT_NICS_ADDRESSES": f"127.0.0.{node + 1}",
-                             "OMP_NUM_THREADS": "1",
+                             "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
                              "USE_LIBUV": "0"}  # Debian's torch 2.6 has none
                 | variables))
         self.addCleanup(lambda: [process.kill() for process in processes if process.poll() is None])
-        ended = []
-        for process in processes:
-            output, _ = process.communicate(timeout=TIMEOUT_S)
+        ended, late = [], []
+        for rank, process in enumerate(processes):
+            try:
+                output, _ = process.communicate(timeout=1 if late else TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+                process.send_signal(signal.SIGABRT)  # it says where it is
+                output, _ = process.communicate()
             ended.append((process.returncode, output))
+        outputs = "".join(f"\nrank {rank}: exit code {code}\n{output}"
+                          for rank, (code, output) in enumerate(ended))
+        self.assertEqual(late, [], f"ranks that did not end in {TIMEOUT_S} s; all outputs:{outputs}")
         return ended
 
     def passes(self, script, nodes, local, *cases, **variables):

@@ -5,6 +5,8 @@ import datetime
 import os
 import signal
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -317,9 +319,30 @@ def left_open(rank, size):
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
 
 
+def destroyed_in_a_callback(rank, size):
+    """Rank 0 destroys the group while its own thread for completed operations runs a callback of Python."""
+    tensor = filled(float(rank))
+    if rank != 0:
+        dist.recv(filled(0.), 0)  # until then the operation is under way on rank 0
+        dist.all_reduce(tensor)
+    else:
+        begun = threading.Event()
+
+        def callback(done):
+            begun.set()
+            time.sleep(0.2)  # and needs the interpreter's lock again
+            return done.value()
+
+        dist.all_reduce(tensor, async_op=True).get_future().then(callback)
+        for other in range(1, size):
+            dist.send(filled(0.), other)
+        assert begun.wait(TIMEOUT.total_seconds())
+    dist.destroy_process_group()
+
+
 CASES = {function.__name__: function for function in (
     reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
-    left_open)}
+    left_open, destroyed_in_a_callback)}
 
 
 def main():
@@ -329,7 +352,7 @@ def main():
     assert dist.get_backend() == "hdt" and hdt_torch.Options().group_class is None
     for case in sys.argv[1:]:
         CASES[case](dist.get_rank(), dist.get_world_size())
-    if case not in ("left_open", "lost_rank", "wrong_calls"):
+    if case not in ("left_open", "lost_rank", "wrong_calls", "destroyed_in_a_callback"):
         dist.destroy_process_group()
 
 

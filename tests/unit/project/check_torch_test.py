@@ -102,6 +102,15 @@ class CheckTorch(unittest.TestCase):
             self.tool.report({"hdt": run.results})
         self.assertIn("1 passed, 1 failed, 0 skipped, 2 not run", printed.getvalue())
 
+    def test_the_reason_is_the_last_error_and_who_crashed(self):
+        text = ("Process 0 exited with error code 10 and exception:\n  File \"x.py\", line 3, in f\n"
+                "AssertionError: 'a' != 'b'\n- a\n+ b\n\nTo execute this test, run the following\n  python x\n")
+        self.assertEqual(self.tool.words_of(text), "AssertionError: 'a' != 'b'")
+        self.assertEqual(self.tool.words_of("Process 1 timed out"), "Process 1 timed out")
+        self.assertEqual(self.tool.words_of("RuntimeError: lost\nrank 1 ended by SIGSEGV"),
+                         "RuntimeError: lost; rank 1 ended by SIGSEGV")
+        self.assertEqual(self.tool.words_of(""), "")
+
     def test_the_limit_cuts_off(self):
         run = self.run_of(["good", "hang"], minutes=0.02)
         self.tool.GRACE_S = 60
