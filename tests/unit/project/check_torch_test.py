@@ -104,7 +104,8 @@ class CheckTorch(unittest.TestCase):
 
     def test_the_reason_is_the_last_error_and_who_crashed(self):
         text = ("Process 0 exited with error code 10 and exception:\n  File \"x.py\", line 3, in f\n"
-                "AssertionError: 'a' != 'b'\n- a\n+ b\n\nTo execute this test, run the following\n  python x\n")
+                "AssertionError: 'a' != 'b'\n- a\n+ b\n\n"
+                "To execute this test, run the following\n  python x\n")
         self.assertEqual(self.tool.words_of(text), "AssertionError: 'a' != 'b'")
         self.assertEqual(self.tool.words_of("Process 1 timed out"), "Process 1 timed out")
         self.assertEqual(self.tool.words_of("RuntimeError: lost\nrank 1 ended by SIGSEGV"),
