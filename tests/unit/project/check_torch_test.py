@@ -36,8 +36,8 @@ for name in names:
     if "term" in name:
         os.kill(os.getppid(), signal.SIGTERM)
         time.sleep(600)
-    if name == "mpi_only" and meant_for != "mpi":
-        write("end", name, "skipped", "for MPI only")
+    if name == "nowhere" or (name == "mpi_only" and meant_for != "mpi"):
+        write("end", name, "skipped", f"for MPI only, not for {meant_for}")
     else:
         failed = "bad" in name or ("once" in name and meant_for != "hdt")
         write("end", name, "failed" if failed else "passed", "")
@@ -86,7 +86,8 @@ class CheckTorch(unittest.TestCase):
         self.assertEqual(self.results_of(["good", "mpi_only", "crash"])["mpi_only"][0], "passed")
         self.assertEqual(self.results_of(["good_once"])["good_once"][0], "passed")
         self.assertEqual(self.results_of(["mpi_only"], backend="gloo")["mpi_only"],
-                         ["skipped", "for MPI only"])
+                         ["skipped", "for MPI only, not for gloo"])
+        self.assertEqual(self.results_of(["nowhere"])["nowhere"], ["skipped", "for MPI only, not for gloo"])
 
     def test_a_run_that_is_cut_off_says_what_was_not_run(self):
         run = self.run_of(["good", "bad", "term", "good_2"])
