@@ -8,9 +8,11 @@ the manual.
 """
 
 import atexit
+import functools
 import inspect
 import os
 import sys
+
 import torch.distributed as dist
 
 from hdt_torch import _C
@@ -75,6 +77,26 @@ def _create(group, options):
                      list(group.global_ranks_in_group or []))
 
 
+def _accept_monitored_barrier():
+    """dist.monitored_barrier() of torch 1.13 and 2.6 refuses every backend but Gloo. There it is replaced by
+    one that calls the group's if that is of HDT, and torch's otherwise."""
+    of_torch = dist.monitored_barrier
+    backend_of = getattr(dist.distributed_c10d, "get_backend_config", dist.get_backend)
+    constants = inspect.unwrap(of_torch).__code__.co_consts
+    if not any(isinstance(text, str) and "only implemented for GLOO" in text for text in constants):
+        return
+
+    @functools.wraps(of_torch)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        # -1: this rank is not in the group. A group of several backends has the barrier of its "cpu:".
+        if dist.get_rank(group) < 0 or not {"hdt", "cpu:hdt"} & set(str(backend_of(group)).split(",")):
+            return of_torch(group, timeout, wait_all_ranks)
+        given = {} if timeout is None else {"timeout": timeout}
+        return (group or dist.group.WORLD).monitored_barrier(wait_all_ranks=wait_all_ranks, **given)
+
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
 def _register():
     """Makes the name known to torch. Entry points are called by it once; an import may have come before."""
     if hasattr(dist.Backend, "HDT"):
@@ -82,6 +104,7 @@ def _register():
     register = dist.Backend.register_backend
     devices = {"devices": ["cpu"]} if "devices" in inspect.signature(register).parameters else {}
     register("hdt", _create, extended_api=True, **devices)
+    _accept_monitored_barrier()
 
 
 _register()

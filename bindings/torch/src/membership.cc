@@ -37,8 +37,7 @@ hdtUniqueId_t meet(const GroupOptions& options) {
     require(false, "rank 0 has put no group's id into the store within ", options.timeout.count(),
             " ms: ", error.what());
   }
-  const std::vector<uint8_t> value = store.get(key);
-  const std::string text(value.begin(), value.end());
+  const std::string text = text_of(store.get(key));
   require(text.empty() || text[0] != kFailure, "rank 0 failed: ", text.substr(text.empty() ? 0 : 1));
   require(text.size() == 1 + sizeof(id.internal) && text[0] == kId, "the store holds something else at ", key,
           " than a group's id");

@@ -2,6 +2,9 @@
 // at the end of the interpreter; shared memory.
 #include <torch/csrc/utils/pybind.h>
 
+#include <functional>
+#include <optional>
+
 #include "class_map.h"
 #include "process_group.h"
 #include "shared_allocator.h"
@@ -14,6 +17,12 @@ void throw_backend_error(const std::string& text) {
 #else
   throw Failure(text);
 #endif
+}
+
+void without_python_lock(const std::function<void()>& call) {
+  std::optional<pybind11::gil_scoped_release> released;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) released.emplace();
+  call();
 }
 
 }  // namespace hdt_torch

@@ -228,8 +228,10 @@ void Group::abort() { check(hdtCommAbort(comm_), "abort"); }
 void Group::close() {
   if (closed_.exchange(true)) return;
   if (::getpid() != pid_) return completion_.forget();
-  (void)hdtCommDestroy(comm_);
-  completion_.close();
+  without_python_lock([this] {
+    (void)hdtCommDestroy(comm_);
+    completion_.close();
+  });
 }
 
 bool Group::settle(std::chrono::steady_clock::time_point end) {

@@ -29,6 +29,10 @@ struct Failure : std::runtime_error {
 // Throws what torch has for the failure of a backend, with this text. Defined where torch is seen.
 [[noreturn]] void throw_backend_error(const std::string& text);
 
+// Makes a call that blocks, without Python's lock if this thread holds it: the completion thread needs the
+// lock to run, and to drop, callbacks of Python. Defined where Python is seen.
+void without_python_lock(const std::function<void()>& call);
+
 // Throws unless `result` is HDT_SUCCESS, with HDT's own words: they name the rank, the operation, the group
 // and the cause. To be called in the thread that made the call `what`, as the text is the thread's. A
 // deadline that is over is called a timeout, as torch does.
@@ -148,7 +152,8 @@ class Group {
   // Fails the group on all ranks.
   void abort();
   // Waits for this rank's operations, leaves the group, and joins the completion thread. Only the first call
-  // does anything; later calls on comm() fail. In a forked copy, which is no rank, it does nothing.
+  // does anything; later calls on comm() fail. In a forked copy, which is no rank, it does nothing. Where a
+  // destructor calls it with Python's lock held, it lets go of the lock meanwhile.
   void close();
   // For the end of the interpreter: closes all groups that there are. Operations that are not complete, for
   // which nobody will wait any more, have kLast; then their group is aborted, as if this rank were lost.

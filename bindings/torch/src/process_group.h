@@ -64,6 +64,7 @@ void require(bool holds, const Words&... words) {
 
 // A text as a value of a c10d::Store.
 inline std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+inline std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 // The settings of a new group: those that torch.distributed passes, and the user's choices for HDT.
 struct GroupOptions {
@@ -127,6 +128,7 @@ class ProcessGroupHDT : public BackendBase {
                                       const c10d::AllToAllOptions& options) override;
   WorkRef send(Tensors& tensors, int to, int tag) override;
   WorkRef recv(Tensors& tensors, int from, int tag) override;
+  // The message that comes first; the Work names its sender (sourceRank()).
   WorkRef recvAnysource(Tensors& tensors, int tag) override;
   WorkRef barrier(const c10d::BarrierOptions& options) override;
   // By the store, so that rank 0 can name the ranks that have not come, and the group goes on without harm.

@@ -278,14 +278,14 @@ CASES = {function.__name__: function for function in (
     exact, sums_and_tokens, without_weights, wrong_counts, balanced, throttled)}
 
 
-def main():
+def run(cases, names):
     torch.set_num_threads(1)
     dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
                             rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
-    for case in sys.argv[1:]:
-        CASES[case](dist.get_rank(), dist.get_world_size())
+    for name in names:
+        cases[name](dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    run(CASES, sys.argv[1:])

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(BUILD, "python"))
 from hdt_torch.hetero import Balancer, UnequalSampler, divide  # noqa: E402
 
 RANK = os.path.join(FOLDER, "hetero_rank.py")
+MODELS = os.path.join(FOLDER, "hetero_models_rank.py")
 EXAMPLE = os.path.join(ROOT, "docs", "examples", "torch", "unequal.py")
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 31)))
 
@@ -193,6 +194,10 @@ class Training(TorchJobs):
     def test_as_one_process(self):
         cases = "exact", "sums_and_tokens", "without_weights", "balanced", "throttled", "wrong_counts"
         self.passes(RANK, 1, 3, *cases, SEED=str(SEED))
+
+    def test_other_models(self):
+        cases = "unused_parameters", "buffers", "several_buckets", "bfloat16"
+        self.passes(MODELS, 1, 3, *cases, SEED=str(SEED))
 
     def test_example(self):
         for rank, (code, output) in enumerate(self.job([EXAMPLE], 1, 3)):

@@ -2,6 +2,7 @@
 (a node is a loopback address)."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -31,7 +32,7 @@ class Job:
         self._environment = clean | {
             "PYTHONPATH": os.path.join(BUILD, "python"), "WORLD_SIZE": str(self.size),
             "MEETING": os.path.join(self._folder.name, "store"), "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+            "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
             "USE_LIBUV": "0"} | variables  # Debian's torch 2.6 has no libuv
 
     def __enter__(self):
@@ -59,9 +60,21 @@ class Job:
                 env=self._of_node(rank // self.local) | {"RANK": str(rank)}))
 
     def ended(self, timeout=TIMEOUT_S):
-        """[(exit code, output)] by rank, when all have ended."""
-        outputs = [process.communicate(timeout=timeout)[0] for process in self.ranks]
-        return [(process.returncode, output) for process, output in zip(self.ranks, outputs)]
+        """[(exit code, output)] by rank, when all have ended. Ranks that are late say where they are."""
+        ended, late, end = [], [], time.monotonic() + timeout
+        for rank, process in enumerate(self.ranks):
+            try:
+                output, _ = process.communicate(timeout=max(1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+                process.send_signal(signal.SIGABRT)
+                output, _ = process.communicate()
+            ended.append((process.returncode, output))
+        if late:
+            outputs = "".join(f"\nrank {rank}: exit code {code}\n{output}"
+                              for rank, (code, output) in enumerate(ended))
+            raise AssertionError(f"ranks {late} did not end in {timeout} s; all outputs:{outputs}")
+        return ended
 
     def start_daemon(self, node):
         """In the place of the one that a rank would host; returns when it answers."""

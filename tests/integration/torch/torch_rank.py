@@ -5,6 +5,8 @@ import datetime
 import os
 import signal
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -103,7 +105,24 @@ def exchanges(rank, size):
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": other} for other in range(size)], objects
     dist.barrier()
-    dist.group.WORLD.monitored_barrier(TIMEOUT)  # torch 1.13 allows dist.monitored_barrier() for Gloo only
+    dist.monitored_barrier(timeout=TIMEOUT)
+    dist.monitored_barrier()
+    monitored_barrier_without(size - 1, rank)
+
+
+def monitored_barrier_without(absent, rank):
+    """All ranks but one are in it: rank 0 names the one, and the others say that rank 0 did not pass. They go
+    on afterwards."""
+    if rank != absent:
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5), wait_all_ranks=True)
+        except RuntimeError as error:
+            assert f"Rank {absent} failed to pass monitoredBarrier" in str(error), error
+            reached = f"Rank {rank} successfully reached monitoredBarrier"
+            assert rank == 0 or reached in str(error), error
+        else:
+            raise AssertionError("the barrier let a rank through")
+    dist.barrier()
 
 
 def messages(rank, size):
@@ -341,9 +360,30 @@ def left_open(rank, size):
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
 
 
+def destroyed_in_a_callback(rank, size):
+    """Rank 0 destroys the group while its own thread for completed operations runs a callback of Python."""
+    tensor = filled(float(rank))
+    if rank != 0:
+        dist.recv(filled(0.), 0)  # until then the operation is under way on rank 0
+        dist.all_reduce(tensor)
+    else:
+        begun = threading.Event()
+
+        def callback(done):
+            begun.set()
+            time.sleep(0.2)  # and needs the interpreter's lock again
+            return done.value()
+
+        dist.all_reduce(tensor, async_op=True).get_future().then(callback)
+        for other in range(1, size):
+            dist.send(filled(0.), other)
+        assert begun.wait(TIMEOUT.total_seconds())
+    dist.destroy_process_group()
+
+
 CASES = {function.__name__: function for function in (
     reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
-    survivors, left_open)}
+    survivors, left_open, destroyed_in_a_callback)}
 
 
 def main():
@@ -353,7 +393,7 @@ def main():
     assert dist.get_backend() == "hdt" and hdt_torch.Options().group_class is None
     for case in sys.argv[1:]:
         CASES[case](dist.get_rank(), dist.get_world_size())
-    if case not in ("left_open", "lost_rank", "wrong_calls"):
+    if case not in ("left_open", "lost_rank", "wrong_calls", "destroyed_in_a_callback"):
         dist.destroy_process_group()
 
 

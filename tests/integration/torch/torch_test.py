@@ -35,6 +35,9 @@ class Torch(TorchJobs):
     def test_exit_without_destroying(self):
         self.passes(RANK, 1, 2, "left_open")
 
+    def test_destroyed_in_a_callback(self):
+        self.passes(RANK, 1, 2, "destroyed_in_a_callback")
+
     def test_a_rank_that_is_lost(self):
         for case, nodes, local in (("lost_rank", 1, 3), ("lost_rank", 2, 1), ("lost_sender", 1, 3),
                                    ("lost_sender", 2, 1)):

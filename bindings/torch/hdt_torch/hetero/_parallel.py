@@ -26,11 +26,16 @@ class _NoGradients(torch.autograd.Function):
 
 
 class _WithoutData(torch.nn.Module):
-    """In the module's place for a step in which a rank has no data. It owns no parameter."""
+    """In the module's place for a step in which a rank has no data. It owns no parameter. Its buffers are the
+    module's, as those of rank 0 are broadcast in each forward pass."""
 
     def __init__(self, module):
         super().__init__()
+        self._module = [module]  # in a list, so that it is no part of this one
         self._trained = [[parameter for parameter in module.parameters() if parameter.requires_grad]]
+
+    def named_buffers(self, *arguments, **named):
+        return self._module[0].named_buffers(*arguments, **named)
 
     def forward(self):
         return _NoGradients.apply(*self._trained[0])
@@ -126,7 +131,12 @@ class _Weights:
             self._move_shares(step)
         gradients = bucket.buffer()
         if step.mine:  # the sum of the means of batches of one size, or the sum over all samples
-            gradients.mul_((step.mine / step.batches if self.loss == "mean" else 1) / sum(step.counts))
+            weight = (step.mine / step.batches if self.loss == "mean" else 1) / sum(step.counts)
+            if gradients.element_size() < 4:
+                # torch 1.13 would round the weight to the type of the gradients; here only the product is.
+                gradients.copy_(gradients.float().mul_(weight))
+            else:
+                gradients.mul_(weight)
         else:
             gradients.zero_()  # a mean over nothing may be no number
         work = dist.all_reduce(gradients, group=self.group, async_op=True)

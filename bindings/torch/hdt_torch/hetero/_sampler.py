@@ -25,7 +25,7 @@ class UnequalSampler(Sampler):
 
     def __init__(self, data, batch, *, shares=None, seed=0, shuffle=True, drop_last=False, rank=None,
                  ranks=None):
-        super().__init__(data)
+        # Not torch's constructor: it does nothing, and wants the data in some versions and nothing in others.
         self._data = None if isinstance(data, int) else data
         self._samples = data if isinstance(data, int) else len(data)
         self.rank = dist.get_rank() if rank is None else rank
