@@ -6,12 +6,6 @@ namespace hdt_torch {
 
 namespace {
 
-// The text of an exception, without the backtrace that torch appends to its own.
-std::string words_of(const std::exception& failure) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&failure);
-  return of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what();
-}
-
 // The id of a new group, from rank 0 by the store. A store may serve several groups one after the other, so
 // each rank counts those that it has made there. Rank 0's failure is passed on.
 hdtUniqueId_t meet(const GroupOptions& options) {

@@ -66,6 +66,12 @@ void require(bool holds, const Words&... words) {
 inline std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 inline std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
+// The text of an exception, without the backtrace that torch appends to its own.
+inline std::string words_of(const std::exception& failure) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&failure);
+  return of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what();
+}
+
 // The settings of a new group: those that torch.distributed passes, and the user's choices for HDT.
 struct GroupOptions {
   c10::intrusive_ptr<c10d::Store> store;
