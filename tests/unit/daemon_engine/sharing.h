@@ -11,7 +11,9 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/seqpacket.h"
 #include "daemon/control/answers.h"
 #include "daemon/control/class_changes.h"
 #include "daemon/control/diagnosis.h"
