@@ -67,7 +67,7 @@ struct Block {
   std::byte* start;
   size_t bytes;
   uint64_t mark;
-  // A mark of its own at both ends of a block: an overlap changes it.
+  // A mark of its own at both ends of a block: an overlap changes it. A block has room for both.
   void write() const {
     std::memcpy(start, &mark, sizeof mark);
     std::memcpy(start + bytes - sizeof mark, &mark, sizeof mark);
@@ -79,7 +79,7 @@ struct Block {
 };
 
 size_t some_size(std::mt19937_64& random) {
-  return sizeof(uint64_t) + (random() % 50 == 0 ? random() % (200 * kMiB) : random() % (4 * kMiB));
+  return 2 * sizeof(uint64_t) + (random() % 50 == 0 ? random() % (200 * kMiB) : random() % (4 * kMiB));
 }
 
 TEST(SharedPool, BlocksOfRandomSizesDoNotOverlap) {
