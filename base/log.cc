@@ -2,17 +2,24 @@
 // the program that links libhdt may use spdlog too.
 #include "base/log.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 namespace hdt {
 namespace {
@@ -41,11 +48,58 @@ std::unique_ptr<spdlog::formatter> make_formatter() {
   return formatter;
 }
 
+// Standard error, which never blocks the thread that logs: where it is a pipe that nobody reads, the engine
+// would stand still with its groups. Lines that do not fit are left out, and the next one that fits is
+// preceded by their number. Called under base_sink's lock.
+class StandardErrorSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (left_out_ > 0) {
+      const std::string text =
+          fmt::format("{} line(s) of the log were left out, as standard error was not read", left_out_);
+      if (written_now({message.logger_name, spdlog::level::warn, text})) left_out_ = 0;
+    }
+    if (left_out_ > 0 || !written_now(message)) ++left_out_;
+  }
+  void flush_() override {}
+
+ private:
+  // A pipe that poll() calls writable takes this much without blocking, and in one piece.
+  static constexpr size_t kMaxBytes = PIPE_BUF;
+
+  // False: not written, as that would block, or nobody can read it.
+  bool written_now(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (line.size() > kMaxBytes) {
+      constexpr std::string_view kCut = "...\n";
+      line.resize(kMaxBytes);
+      std::copy(kCut.begin(), kCut.end(), line.end() - kCut.size());
+    }
+    pollfd ready{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0 || (ready.revents & POLLERR) != 0) {
+      return false;
+    }
+    // Another process may have filled the pipe since, so the kernel is asked not to wait. Before Linux 6.4 it
+    // cannot do so for pipes: then a wait is possible, in that moment only. Files on disks are waited for.
+    const iovec bytes{.iov_base = line.data(), .iov_len = line.size()};
+    ssize_t written = ::pwritev2(STDERR_FILENO, &bytes, 1, -1, RWF_NOWAIT);
+    struct stat file {};
+    if (written < 0 &&
+        (errno == EOPNOTSUPP || (::fstat(STDERR_FILENO, &file) == 0 && S_ISREG(file.st_mode)))) {
+      written = ::writev(STDERR_FILENO, &bytes, 1);
+    }
+    return written >= 0;
+  }
+
+  uint64_t left_out_ = 0;
+};
+
 // The process's logger. The outer sink (dist_sink_mt) holds the lock, so that the inner one can be replaced
 // while other threads log. Every line is flushed at once: the latest lines before a crash matter most.
 struct Logger {
   Logger() : outer(std::make_shared<spdlog::sinks::dist_sink_mt>()), logger("hdt", outer) {
-    replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    replace(std::make_shared<StandardErrorSink>());
     logger.set_level(spdlog::level::trace);  // lowest_level decides
     logger.flush_on(spdlog::level::trace);
   }
@@ -111,7 +165,7 @@ const char* log_level_name(LogLevel level) { return kLevelNames[static_cast<size
 // The level is set last, after the sink is in place.
 Status init_log(LogLevel level, const std::string& file) {
   if (file.empty()) {
-    the_logger().replace(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    the_logger().replace(std::make_shared<StandardErrorSink>());
   } else {
     try {
       // The constructor throws if the file cannot be opened.

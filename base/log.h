@@ -1,7 +1,8 @@
 // log.h: one logger for the process: HDT_LOG_INFO("joined {}", LogTag{.group = "dp", .rank = 3}). A
 // disabled line costs one relaxed load; its arguments are not evaluated. Every entry is one line of
 // text. Any thread may log at any time, also while the process exits. An enabled line takes a lock and
-// writes to a file, so threads that move data log rare events only.
+// writes to a file, so threads that move data log rare events only. Standard error never blocks: lines that
+// nobody reads are left out and counted, and a line there has at most 4096 bytes.
 #pragma once
 
 #include <fmt/core.h>

@@ -12,6 +12,8 @@ namespace {
 
 // How many choices of groups that have ended are kept for explain_link().
 constexpr size_t kMaxPastChoices = 256;
+// How many names that two nodes have are remembered, so that each is logged once.
+constexpr size_t kMaxSharedNames = 256;
 // How long, in ms, the waiting end waits beyond the time in which the dialer can try all candidates. The
 // dialer knows the reason first, and sends it if anything gets through.
 constexpr int64_t kDialerGraceMs = 5'000;
@@ -33,17 +35,23 @@ bool LinkChooser::wants(const LinkId& link) const {
 // A failure of one node fails the group, so the rest is not tried then.
 void LinkChooser::connect_group(EngineGroup& group) {
   const GroupContext& context = group.context();
-  // Two nodes of one name work, but people cannot distinguish them.
-  std::set<std::string> names;
-  for (const NodeInfo& node : context.nodes) {
-    if (names.insert(node.name).second) continue;
-    HDT_LOG_WARN("{}: two of its nodes have the name {}, so messages do not tell them apart (node.name) {}",
-                 context.name(), node.name, LogTag{.node = settings_.node_name});
-  }
+  warn_of_shared_names(context);
   for (uint32_t node = 0; node < context.nodes.size(); ++node) {
     if (node == context.me) continue;
     connect_node(group, node);
     if (group.context().failed()) return;
+  }
+}
+
+// Two nodes of one name work, but people cannot distinguish them. Once per name: a job can make thousands of
+// groups.
+void LinkChooser::warn_of_shared_names(const GroupContext& context) {
+  std::set<std::string> names;
+  for (const NodeInfo& node : context.nodes) {
+    if (names.insert(node.name).second || shared_names_.size() == kMaxSharedNames) continue;
+    if (!shared_names_.insert(node.name).second) continue;
+    HDT_LOG_WARN("{}: two of its nodes have the name {}, so messages do not tell them apart (node.name) {}",
+                 context.name(), node.name, LogTag{.node = settings_.node_name});
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -67,6 +68,7 @@ class LinkChooser {
   void try_candidates(EngineGroup& group, uint32_t node);
   // Gives the group its link to the node.
   void tell_link_up(EngineGroup& group, uint32_t node, PeerLink& peer);
+  void warn_of_shared_names(const GroupContext& context);
 
   const LinkSettings& settings_;
   GroupTable& groups_;
@@ -76,6 +78,7 @@ class LinkChooser {
   EarlyMessages& early_;
   Choices choices_;
   PastChoices past_;
+  std::set<std::string> shared_names_;  // names of two nodes, that the log has already
 };
 
 }  // namespace hdt::daemon

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import secrets
 import socket
 
 import torch
@@ -9,8 +10,6 @@ import torch.distributed as dist
 
 from hdt_torch import _C
 from hdt_torch._options import Options
-
-_made = 0  # worlds that this process has made by shrink()
 
 
 def backend_of(group):
@@ -47,7 +46,6 @@ def shrink(excluded=None, timeout=None, store=None):
     as DistributedDataParallel(model). The model and the optimizer stay as they are. They may be one step
     apart between ranks, so broadcast them, or load the last checkpoint.
     """
-    global _made  # pylint: disable=global-statement
     world = _hdt(None)
     if excluded is None:
         lost = _C.failed_rank(world)
@@ -66,10 +64,11 @@ def shrink(excluded=None, timeout=None, store=None):
     left = [rank for rank in range(dist.get_world_size()) if rank not in excluded]
     between = _C.without(world, excluded, wait_s)
     rank, size = left.index(dist.get_rank()), len(left)
-    _made += 1
     if store is None:
         store = _new_store(between, rank, size, datetime.timedelta(seconds=wait_s))
-    store = dist.PrefixStore(f"hdt/shrink/{'.'.join(map(str, left))}/{_made}", store)
+    # A store of the caller's may hold keys of earlier worlds, and of a try that failed on some of the ranks.
+    name = _text_of_rank_0(between, secrets.token_hex(8) if rank == 0 else "")
+    store = dist.PrefixStore(f"hdt/shrink/{name}", store)
     dist.destroy_process_group()
     dist.init_process_group("hdt", store=store, rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=seconds),
@@ -91,7 +90,7 @@ def _hdt(group):
 def _new_store(between, rank, size, timeout):
     """A TCPStore at rank 0. The others hear of it by `between`, the group of those that are left. A rank 0
     that cannot make one says so to the others."""
-    place, store, failure = torch.zeros(256, dtype=torch.uint8), None, None
+    text, store, failure = "", None, None
     if rank == 0:
         try:
             host = _own_address()
@@ -99,19 +98,25 @@ def _new_store(between, rank, size, timeout):
             text = f"{store.port} {host}"
         except (OSError, RuntimeError) as error:
             failure, text = error, f"! {error}"
-        text = text.encode()[:place.numel()]
-        place[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    options = dist.BroadcastOptions()
-    options.rootRank = options.rootTensor = 0
-    between.broadcast([place], options).wait()
+    port, host = _text_of_rank_0(between, text).split(" ", 1)
     if failure is not None:
         raise failure
-    port, host = bytes(place.tolist()).rstrip(b"\0").decode(errors="replace").split(" ", 1)
     if port == "!":
         raise RuntimeError(f"hdt: shrink: rank 0 of those that are left could make no store: {host}")
     if store is None:
         store = dist.TCPStore(host, int(port), size, False, timeout, wait_for_workers=False)
     return store
+
+
+def _text_of_rank_0(between, text):
+    """The text that rank 0 of the group `between` gives, on all its ranks; at most 256 bytes of it."""
+    place, text = torch.zeros(256, dtype=torch.uint8), text.encode()[:256]
+    if text:
+        place[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    options = dist.BroadcastOptions()
+    options.rootRank = options.rootTensor = 0
+    between.broadcast([place], options).wait()
+    return bytes(place.tolist()).rstrip(b"\0").decode(errors="replace")
 
 
 def _own_address():

@@ -29,7 +29,8 @@ def resources():
 
 class Growth:
     """Fails where a process has more at the end than after half of its rounds. The first hundreds fill the
-    pools of the allocator, of torch and of libhdt."""
+    pools of the allocator, of torch and of libhdt. All ranks stay until all have measured: when the process
+    that hosts the node's daemon leaves, another one hosts it, and has more from then on."""
     MEMORY = 16 << 20  # what the allocator's pools may still gain
 
     def __init__(self, rounds):
@@ -38,16 +39,20 @@ class Growth:
     def after(self, round_number):
         if round_number == self._from:
             self._before = resources()
-        if round_number == self._rounds:
-            allowed = (*self._before[:2], self._before[2] + self.MEMORY)
-            end = time.monotonic() + TIMEOUT.total_seconds()
+        if round_number != self._rounds:
+            return
+        allowed = (*self._before[:2], self._before[2] + self.MEMORY)
+        dist.barrier()
+        end = time.monotonic() + TIMEOUT.total_seconds() / 2
+        now = resources()
+        while any(mine > most for mine, most in zip(now, allowed)) and time.monotonic() < end:
+            time.sleep(0.1)  # the daemon that this process may host ends groups a moment later
             now = resources()
-            while any(mine > most for mine, most in zip(now, allowed)) and time.monotonic() < end:
-                time.sleep(0.1)  # this process may host the daemon, which others have yet to leave
-                now = resources()
-            assert all(mine <= most for mine, most in zip(now, allowed)), \
-                f"descriptors, shared mappings, memory: {self._before} after {self._from}, {now} at the end"
-            print(f"{self._rounds} rounds: {self._before} after {self._from}, {now} at the end", flush=True)
+        dist.barrier()
+        figures = f"{self._before} after {self._from}, {now} at the end"
+        assert all(mine <= most for mine, most in zip(now, allowed)), \
+            f"descriptors, shared mappings, memory: {figures}"
+        print(f"{self._rounds} rounds: {figures}", flush=True)
 
 
 def filled(message, count, dtype):

@@ -47,7 +47,8 @@ class Endurance(unittest.TestCase):
         dice, kills = random.Random(SEED), [0]
 
         def kill_daemons(job):
-            job.ranks[0].stdout.readline()  # "begun"
+            while "begun" not in job.output(0) and job.ranks[0].poll() is None:
+                time.sleep(0.02)
             while all(rank.poll() is None for rank in job.ranks):
                 time.sleep(dice.uniform(0.05, 0.4))
                 node = dice.randrange(2)

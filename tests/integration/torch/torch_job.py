@@ -42,7 +42,7 @@ class Job:
         for process in (*self.ranks, *self._daemons.values()):
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.wait()
         self._folder.cleanup()
 
     def _of_node(self, node):
@@ -54,22 +54,31 @@ class Job:
 
     def start(self, arguments):
         for rank in range(self.size):
-            self.ranks.append(subprocess.Popen(
-                [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True,
-                env=self._of_node(rank // self.local) | {"RANK": str(rank)}))
+            # A file, not a pipe: nobody reads before the ranks end, and a full pipe would stop them.
+            with open(self._output_of(rank), "wb") as output:
+                self.ranks.append(subprocess.Popen(
+                    [sys.executable, "-B", *arguments], stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=output, env=self._of_node(rank // self.local) | {"RANK": str(rank)}))
+
+    def _output_of(self, rank):
+        return os.path.join(self._folder.name, f"rank{rank}.out")
+
+    def output(self, rank):
+        """What the rank has printed up to now."""
+        with open(self._output_of(rank), encoding="utf-8", errors="replace") as output:
+            return output.read()
 
     def ended(self, timeout=TIMEOUT_S):
         """[(exit code, output)] by rank, when all have ended. Ranks that are late say where they are."""
         ended, late, end = [], [], time.monotonic() + timeout
         for rank, process in enumerate(self.ranks):
             try:
-                output, _ = process.communicate(timeout=max(1, end - time.monotonic()))
+                process.wait(max(1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 late.append(rank)
                 process.send_signal(signal.SIGABRT)
-                output, _ = process.communicate()
-            ended.append((process.returncode, output))
+                process.wait()
+            ended.append((process.returncode, self.output(rank)))
         if late:
             outputs = "".join(f"\nrank {rank}: exit code {code}\n{output}"
                               for rank, (code, output) in enumerate(ended))

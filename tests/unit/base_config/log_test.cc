@@ -1,10 +1,14 @@
 // log_test.cc: levels, destination, the form of a line.
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "temporary_file.h"
@@ -14,6 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 class LogTest : public ::testing::Test {
  protected:
@@ -79,6 +84,73 @@ TEST_F(LogTest, TheDestinationCanChangeWhileOthersLog) {
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(init_log(LogLevel::kInfo, file_).is_ok());
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(lines().size(), 4U * kLines);
+}
+
+// Standard error is a pipe while this lives.
+class PipeAsStandardError {
+ public:
+  PipeAsStandardError() : before_(::dup(STDERR_FILENO)) {
+    EXPECT_EQ(::pipe(ends_), 0);
+    EXPECT_NE(::fcntl(ends_[0], F_SETFL, O_NONBLOCK), -1);
+    EXPECT_EQ(::dup2(ends_[1], STDERR_FILENO), STDERR_FILENO);
+    ::close(ends_[1]);
+  }
+  ~PipeAsStandardError() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+    close_reader();
+  }
+  void close_reader() {
+    if (ends_[0] >= 0) ::close(std::exchange(ends_[0], -1));
+  }
+  // All that is in the pipe.
+  std::string read() const {
+    std::string text;
+    char bytes[4096];
+    for (ssize_t count = 0; (count = ::read(ends_[0], bytes, sizeof(bytes))) > 0;) {
+      text.append(bytes, static_cast<size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  int before_;
+  int ends_[2] = {-1, -1};
+};
+
+// A thread that logs is not blocked by a standard error that nobody reads; the engine's would be otherwise.
+TEST_F(LogTest, AFullPipeBlocksNobodyAndTheLinesLeftOutAreCounted) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, "").is_ok());
+  const PipeAsStandardError pipe;
+  constexpr int kLines = 5000;  // more than a pipe takes
+  for (int i = 0; i < kLines; ++i) HDT_LOG_INFO("line {} {}", i, std::string(100, 'x'));
+  const std::string first = pipe.read();
+  const auto written = std::count(first.begin(), first.end(), '\n');
+  EXPECT_GT(written, 100);
+  EXPECT_LT(written, kLines);
+  HDT_LOG_INFO("read again");
+  const std::string then = pipe.read();
+  EXPECT_THAT(then, HasSubstr(std::to_string(kLines - written) + " line(s) of the log were left out"));
+  EXPECT_THAT(then, HasSubstr("read again\n"));
+  HDT_LOG_INFO("once more");
+  EXPECT_THAT(pipe.read(), Not(HasSubstr("left out")));
+}
+
+TEST_F(LogTest, ALineThatIsLongerThanAPipeTakesAtOnceIsCut) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, "").is_ok());
+  const PipeAsStandardError pipe;
+  HDT_LOG_INFO("{}", std::string(10'000, 'x'));
+  const std::string line = pipe.read();
+  EXPECT_EQ(line.size(), 4096U);
+  EXPECT_TRUE(line.ends_with("xxx...\n"));
+}
+
+// It would raise SIGPIPE, and end the user's process.
+TEST_F(LogTest, APipeWithoutReaderHarmsNobody) {
+  ASSERT_TRUE(init_log(LogLevel::kInfo, "").is_ok());
+  PipeAsStandardError pipe;
+  pipe.close_reader();
+  HDT_LOG_INFO("nobody reads this");
 }
 
 TEST_F(LogTest, AFileThatCannotBeOpenedIsAnError) {
