@@ -9,7 +9,7 @@ against the figures of the daemons that ran it, as the same daemons, started aga
 half where the machine is a virtual one. Times are medians of calls; an error is the median over rounds.
 
 Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as
-measured."""
+measured. Beside it stands the same of the choice by the size of a chunk, which needs no measurements."""
 
 import argparse
 import json
@@ -250,16 +250,17 @@ def run_round(options, place, folder, calls, runs, order):
         return answers, times, daemons.figures()
 
 
-def regrets_of(rounds):
-    """(regret, call) of each call with a choice, the mean over rounds. What an algorithm takes is its median
-    over rounds: in one round the fastest of several is the luckiest, too."""
+def regrets_of(rounds, choice):
+    """(regret, call) of each call with a choice, the mean over rounds; `choice` is the name of the choice in
+    the daemons' answers. What an algorithm takes is its median over rounds: in one round the fastest of
+    several is the luckiest, too."""
     found = []
     for call, by_algorithm in rounds[0][1].items():
         if len(by_algorithm) < 2:
             continue
         took = {algorithm: statistics.median(times[call][algorithm] for _, times, _ in rounds)
                 for algorithm in by_algorithm}
-        picked = [answers[call]["picked"] for answers, _, _ in rounds]
+        picked = [answers[call][choice] for answers, _, _ in rounds]
         if all(algorithm in took for algorithm in picked):
             found.append((statistics.mean(took[algorithm] for algorithm in picked) / min(took.values()) - 1,
                           call))
@@ -284,7 +285,7 @@ def report(options, rounds):
         print(f"{what:<15}{size:>10}  "
               f"{algorithm + (' *' if picked else ''):<20}{1e6 * seconds:>12.1f}{1e6 * predicted:>13.1f}"
               f"{error:>+9.1f}")
-    regrets = regrets_of(rounds)
+    regrets, unmeasured = regrets_of(rounds, "picked"), regrets_of(rounds, "by_chunk_size")
     within = sum(abs(row["error_percent"]) <= options.within for row in rows)
     share = 100 * within / len(rows)
     # The mean over the calls: what choosing by prediction costs altogether.
@@ -297,8 +298,20 @@ def report(options, rounds):
     print(f"regret of the tuner over {len(regrets)} calls with a choice: mean {regret:.1f} % (bar "
           f"{options.regret} %): "
           f"{'met' if verdicts[1][1] else 'missed'}; worst {100 * worst:.1f} % {where[0]} {where[1]}")
+    # Over the calls for which both are known, how long those of the one choice take beside the other's.
+    tuned, sized = ({call: 1 + each for each, call in found} for found in (regrets, unmeasured))
+    ratios = {call: sized[call] / tuned[call] for call in tuned if call in sized}
+    differ = sorted(((ratio, call) for call, ratio in ratios.items() if ratio != 1), reverse=True)
+    without = 100 * statistics.mean(each for each, _ in unmeasured) if unmeasured else 0.0
+    mean_ratio = statistics.geometric_mean(ratios.values()) if ratios else 1.0
+    print(f"regret of the choice by the size of a chunk, without measurements, over {len(unmeasured)} calls: "
+          f"mean {without:.1f} %; its calls take {mean_ratio:.3f} times as long as the tuner's "
+          f"(geometric mean), {len(differ)} of {len(ratios)} differ:")
+    for ratio, (what, size) in differ:
+        print(f"  {ratio:6.2f} {what} {size}")
     return {"nodes": options.nodes, "rows": rows, "share_percent": share, "regret_percent": regret,
-            "worst_regret_percent": 100 * worst}, all(met for _, met in verdicts)
+            "worst_regret_percent": 100 * worst, "unmeasured_regret_percent": without,
+            "unmeasured_times": mean_ratio}, all(met for _, met in verdicts)
 
 
 def parse(arguments):

@@ -116,6 +116,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
 //
 // - wrong: why the call cannot be made in this group; then nothing else follows.
 // - picked: the algorithm, null in a group of one node; why: the reason, for people.
+// - by_chunk_size: the algorithm that would be picked without measurements.
 // - candidates: predicted_s in seconds, if it was predicted; left_out: why the algorithm is not taken.
 // - predicted_for: the call that stands for its kind; hand_over_s: what ranks add to each time, in seconds.
 // - chunks, chunk_bytes: how many chunks the call is cut into, and the bytes of the first.
@@ -157,6 +158,7 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   const Explanation explanation = explain(tuner, call, context.group_class, hand_over_seconds(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
+  json["by_chunk_size"] = name_of(tuner.by_chunk_size(call));
   // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {
     json["predicted_for"] = describe(Tuner::representative(call));

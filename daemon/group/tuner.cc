@@ -98,9 +98,14 @@ Decision Tuner::decide(const Call& call) {
     }
   }
   // 4. By the size of a chunk.
+  return {by_chunk_size(call), Reason::kChunkSize, to_configured};
+}
+
+Algorithm Tuner::by_chunk_size(const Call& call) const {
+  const Partition plan(call, layout_);
   const Algorithm selected = select_algorithm(problem_of(call, plan.chunk(0), order_, 0), call.type,
                                               layout_.scratch_bytes / collectives::type_size(call.type));
-  return {selected, Reason::kChunkSize, to_configured};
+  return selected;
 }
 
 }  // namespace hdt::daemon

@@ -180,6 +180,26 @@ TEST(Predictions, DecideWhereThereAreFigures) {
   EXPECT_EQ(tuner.decide(in_place).reason, Reason::kInPlace);
 }
 
+// The schedule would write over what a user's buffer still has.
+TEST(ByChunkSize, NeverPicksWhatTheCallCannotTake) {
+  for (uint32_t nodes = 2; nodes <= 6; ++nodes) {
+    const Order order = one_rank_each(nodes);
+    for (const uint64_t slot : {uint64_t{4} << 10, uint64_t{64} << 10, uint64_t{1} << 20}) {
+      Layout layout(nodes, nodes, 1);
+      layout.scratch_bytes = slot;
+      const Tuner tuner(layout, order, std::nullopt);
+      for (const Collective what : {Collective::kAllReduce, Collective::kReduceScatter,
+                                    Collective::kAllGather, Collective::kBroadcast, Collective::kReduce}) {
+        for (uint64_t count = 1; count < 4'000'000; count *= 3) {
+          const Call call = call_of(what, count);
+          EXPECT_EQ(obstacle_to(tuner.by_chunk_size(call), call, layout, order), Obstacle::kNone)
+              << describe(call) << ", " << nodes << " nodes, scratch " << slot;
+        }
+      }
+    }
+  }
+}
+
 TEST(Predictions, AreTheSameOnEveryNodeAndMadeOnceForAClassOfCalls) {
   const Order order = one_rank_each(5);
   Tuner here(Layout(5, 5, 1), order, std::nullopt);
