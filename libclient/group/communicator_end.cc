@@ -70,9 +70,9 @@ void Communicator::fail_with(const Status& why) {
 
 // The message names this rank, as the others read it.
 Status Communicator::give_up(const Status& why) {
-  const Status told(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
-  fail_with(told);
-  return told;
+  Status named(why.code(), "rank " + std::to_string(options_.rank) + ": " + why.message());
+  fail_with(named);
+  return named;
 }
 
 // 1. Fail the group, with a text that needs no memory where there is none for a better one.

@@ -1,4 +1,5 @@
-"""format_test.py: every file of C++ is as clang-format (version 14, .clang-format) writes it."""
+"""format_test.py: every file of C++ is as clang-format writes it (.clang-format; the version stands in
+project_rules.py)."""
 
 import os
 import re
@@ -10,7 +11,7 @@ import unittest
 import project_rules
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-FORMATTER = "clang-format-14"
+FORMATTER = f"clang-format-{project_rules.CLANG_VERSION}"
 SKIPPED = 77
 
 

@@ -8,8 +8,10 @@ import sys
 import tempfile
 import unittest
 
+import project_rules
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-FORMATTER = "clang-format-14"
+FORMATTER = f"clang-format-{project_rules.CLANG_VERSION}"
 TIMEOUT_S = 60
 SKIPPED = 77
 GOOD = "// a.cc: adds.\nint add(int a, int b) { return a + b; }\n"

@@ -9,6 +9,9 @@ import re
 import sys
 
 # Layer (a folder) -> folders whose headers its files may include, besides its own.
+# Of clang-format, clang-tidy: others write and find other things.
+CLANG_VERSION = 14
+
 LAYERS = {
     "base": [],
     "transports": ["base"],
@@ -247,6 +250,9 @@ def check(root):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--clang-version":
+        print(CLANG_VERSION)
+        sys.exit()
     found = check(sys.argv[1])
     for line in found:
         print(line)

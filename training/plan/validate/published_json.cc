@@ -170,7 +170,7 @@ Profile published_profile(const PublishedFiles& files, const std::string& model,
         for (const Part& part : parts_of(units)) {
           const auto seconds = [&, &layers = layers](size_t index) {
             return mean(part.first, part.end, [&](const std::string& unit) {
-              return positive(at(layers, unit, where).at(index), where + "." + unit);
+              return positive(at(layers, unit, where).at(index), fmt::format("{}.{}", where, unit));
             });
           };
           const auto kept = [&, &degree = degree](const std::string& unit) {
