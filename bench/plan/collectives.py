@@ -3,10 +3,11 @@
 predicted by the figures that daemons measure when they start (`hdtctl explain`), and run.
 
 Nodes are emulated by a hdtcommd each, on cores of their own where there are enough: on loopback addresses,
-where the processors are the network, or with --rate on hosts (tools/testhosts, root) with a NIC each. A round
-starts daemons, which measure, and runs every algorithm on them (`hdtctl class set`): each call is held
-against the figures of the daemons that ran it, as the same daemons, started again, may be faster or slower by
-half where the machine is a virtual one. Times are medians of calls; an error is the median over rounds.
+where the processors are the network, with --rate on hosts (tools/testhosts, root) with a NIC each, or with
+--rdma between the two hosts of tools/rdma-vm. A round starts daemons, which measure, and runs every algorithm
+on them (`hdtctl class set`): each call is held against the figures of the daemons that ran it, as the same
+daemons, started again, may be faster or slower by half where the machine is a virtual one. Times are medians
+of calls; an error is the median over rounds.
 
 Regret: how much longer the algorithm that the tuner picks takes, as measured, than the fastest one as
 measured. Beside it stands the same of the choice by the size of a chunk, which needs no measurements."""
@@ -87,6 +88,27 @@ class OnHosts(Namespaces):
     def nic_flags(self, _node):
         # Of a network that the hosts have to themselves.
         return ["--nics.use", "eth*", "--security.insecure", "true"]
+
+
+class OverRdma:
+    """The two hosts of the virtual machine of tools/rdma-vm, with a soft-RoCE device each."""
+
+    rendezvous = "10.77.0.1"
+
+    def __enter__(self):
+        if os.environ.get("RDMA_VM_LINK") != "veth":
+            raise NotPossible("this is not the virtual machine of tools/rdma-vm with one guest")
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def start(self, node, command, environment, **pipes):
+        return start(["as-host", str(node), *command], cores_of(node, 2),
+                     environment | {"HDT_CLASS_DEFAULT_BACKENDS": "rdma"}, **pipes)
+
+    def nic_flags(self, node):
+        return ["--nics.addresses", f"10.77.0.{node + 1}", "--security.insecure", "true"]
 
 
 class Daemons:
@@ -320,11 +342,14 @@ def parse(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="examples:\n  bench/plan/collectives.py --nodes 4 --json "
                                             "points.json\n"
-                                            "  bench/plan/collectives.py --nodes 4 --rate 500m\n\n"
+                                            "  bench/plan/collectives.py --nodes 4 --rate 500m\n"
+                                            "  tools/rdma-vm --timeout 1800 -- bench/plan/collectives.py "
+                                            "--rdma --largest 1048576\n\n"
                                             "Exit code: 0 the bars are met, 1 one is missed or something "
                                             "failed, 2 wrong usage.")
     parser.add_argument("--nodes", type=int, default=2, help="emulated nodes of one rank each (default 2)")
     parser.add_argument("--rate", help="of a NIC for each node, such as 500m or 1g (default: loopback)")
+    parser.add_argument("--rdma", action="store_true", help="in the virtual machine of tools/rdma-vm")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES),
                         help="comma list (default: all that are tuned)")
     parser.add_argument("--factor", type=int, default=8, help="between sizes (default 8)")
@@ -343,6 +368,8 @@ def parse(arguments):
     for what in options.collectives:
         if what not in COLLECTIVES:
             parser.error(f"--collectives: '{what}' given; expected some of {', '.join(COLLECTIVES)}")
+    if options.rdma and (options.rate or options.nodes != 2):
+        parser.error("--rdma is between 2 nodes, without --rate")
     if (options.nodes < 2 or options.factor < 2 or options.rounds < 1
             or not SMALLEST <= options.largest <= LARGEST):
         parser.error("--nodes and --factor must be at least 2, --rounds at least 1, --largest from 8 to "
@@ -356,7 +383,9 @@ def parse(arguments):
 
 def main():
     options = parse(sys.argv[1:])
-    place = OnHosts(options.nodes, options.rate) if options.rate else Loopback(options.nodes)
+    place = OverRdma() if options.rdma else Loopback(options.nodes)
+    if options.rate:
+        place = OnHosts(options.nodes, options.rate)
     calls = [(what, size) for what in options.collectives for size in all_sizes(options)]
     rounds = []
     order = random.Random(options.seed)
