@@ -43,7 +43,8 @@ void fields(auto& c, Is<JoinRequest> auto& m) {
   c.cut_string(m.place, kMaxPlaceBytes);
   c.number(m.process_age_ms, m.ranks, m.rank);
   c.name(m.group_class, kMaxClassBytes);
-  c.number(m.timeout_ms);
+  c.number(m.timeout_ms, m.code);
+  c.text(m.text, kMaxText);
 }
 
 void fields(auto& c, Is<AdoptRequest> auto& m) { c.number(m.handle, m.engine, m.local_index); }
@@ -95,7 +96,8 @@ bool is_valid(const auto&) { return true; }
 bool is_valid(const Welcome& m) { return m.engines > 0 && m.engines <= kMaxEngines && m.restart_ms >= 0; }
 bool is_valid(const JoinRequest& m) {
   return m.ranks > 0 && m.ranks <= kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 &&
-         m.process_age_ms >= 0 && m.meeting <= Meeting::kAgain && m.host <= Hosting::kListenOnNics;
+         m.process_age_ms >= 0 && m.meeting <= Meeting::kAgain && m.host <= Hosting::kListenOnNics &&
+         is_code(m.code);
 }
 // The limits are those of any daemon and any group; Restarts::adopt() compares with its own.
 bool is_valid(const AdoptRequest& m) { return m.engine < kMaxEngines && m.local_index < kMaxLocalRanks; }

@@ -21,7 +21,7 @@ namespace hdt::ipc {
 
 inline constexpr uint32_t kSessionMagic = 0x48445453;  // "HDTS"
 // Counted up with every change of a message. Both sides must have the same: there is no negotiation.
-inline constexpr uint32_t kSessionVersion = 9;
+inline constexpr uint32_t kSessionVersion = 10;
 // Limits, in bytes: of a text, and of a group's key.
 inline constexpr size_t kMaxText = 4096;
 inline constexpr size_t kKeyBytes = 32;
@@ -107,7 +107,9 @@ enum class Hosting : uint8_t {
   kListenOnNics = 2,
 };
 
-// One rank asks to join a group. The answer is a Joined, when all ranks have joined or one cannot.
+// One rank asks to join a group. The answer is a Joined, when all ranks have joined or one cannot. With
+// another code than kSuccess the rank says that it cannot take part, and why: no group is made then, and all
+// who wait for it, or come later, get that reason.
 struct JoinRequest {
   // Drawn by the process; the answer carries it.
   uint32_t request = 0;
@@ -131,6 +133,8 @@ struct JoinRequest {
   std::string group_class;
   // More than 0. The daemon answers with kTimeout when it is over.
   int64_t timeout_ms = 0;
+  Code code = Code::kSuccess;
+  std::string text = {};
 };
 
 // The answer to a JoinRequest. On success a descriptor of the segment comes with it.

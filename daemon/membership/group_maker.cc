@@ -126,7 +126,12 @@ void GroupMaker::on_join(LocalJoin join) {
              pending.uid, node_.name, joiner)});
   }
   // 3. The rank comes twice, or the group is complete. At an address that may be two jobs: none is made.
-  const auto same_rank = pending.joins.find(request.rank);
+  auto same_rank = pending.joins.find(request.rank);
+  // A rank that has declined has gone, so this one belongs to another run of the job.
+  if (same_rank != pending.joins.end() && same_rank->second.request.code != Code::kSuccess && !pending.made) {
+    user_.refused(same_rank->second, {Code::kMismatch, "the rank has come again"});
+    pending.joins.erase(std::exchange(same_rank, pending.joins.end()));
+  }
   if (pending.made || same_rank != pending.joins.end()) {
     const bool complete = pending.made && same_rank == pending.joins.end();
     const std::string text =
@@ -207,7 +212,7 @@ void GroupMaker::send_join(Pending& pending, const LocalJoin& join) {
         pending.channel,
         Join{r.key, r.ranks, r.rank, r.group_class, configured_algorithm(r.group_class), r.timeout_ms,
              NodeInfo{node_.id, node_.name, node_.address, user_.rails_for(r.group_class)}, r.meeting,
-             join.pid, join.uid, r.process_age_ms});
+             join.pid, join.uid, r.process_age_ms, r.code, r.text});
   };
   (void)contained("a join", send, [&](const std::string&) { channels_.give_up(pending.channel); });
 }
@@ -239,7 +244,8 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
     auto& pending = group.second;
     if (pending.made) continue;  // the engine finds out when the rank is attached
     std::erase_if(pending.joins, [&](const auto& entry) {
-      if (entry.second.session != session) return false;
+      // A rank that declines is heard, whether its process lives on or not.
+      if (entry.second.session != session || entry.second.request.code != Code::kSuccess) return false;
       const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
                                " while the group was made";
       if (pending.channel != 0)
@@ -479,17 +485,6 @@ void GroupMaker::on_time() {
     }
   }
   for (const auto& [key, why] : late) refuse(key, why);
-}
-
-std::optional<Deadline> GroupMaker::next_time() const {
-  std::optional<Deadline> next;
-  for (const auto& [key, pending] : groups_) {
-    if (pending.made && pending.to_fail == Code::kSuccess) continue;
-    const Deadline time =
-        pending.made ? Deadline::after_ms(0) : Deadline::earlier(pending.until, pending.retry_at);
-    next = next ? Deadline::earlier(*next, time) : time;
-  }
-  return next;
 }
 
 }  // namespace hdt::daemon

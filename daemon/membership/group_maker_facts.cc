@@ -28,4 +28,15 @@ std::vector<MakingFacts> GroupMaker::making() const {
   return all;
 }
 
+std::optional<Deadline> GroupMaker::next_time() const {
+  std::optional<Deadline> next;
+  for (const auto& [key, pending] : groups_) {
+    if (pending.made && pending.to_fail == Code::kSuccess) continue;
+    const Deadline time =
+        pending.made ? Deadline::after_ms(0) : Deadline::earlier(pending.until, pending.retry_at);
+    next = next ? Deadline::earlier(*next, time) : time;
+  }
+  return next;
+}
+
 }  // namespace hdt::daemon

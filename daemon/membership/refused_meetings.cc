@@ -14,16 +14,33 @@ constexpr size_t kMaxRefusals = 1'024;
 }  // namespace
 
 // The oldest one makes room, since its ranks are the least likely to come.
-void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
-  const int64_t now = now_ns();
-  std::erase_if(refusals_, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
+void RefusedMeetings::keep(Refusals& refusals, const ipc::GroupKey& key, Refusal refusal) {
+  const int64_t now = refusal.at_ns;
+  std::erase_if(refusals, [now](const auto& entry) { return now - entry.second.at_ns > kKeepNs; });
   // Keys come from processes, so their number is bounded.
-  if (refusals_.size() >= kMaxRefusals) {
-    refusals_.erase(std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
+  if (refusals.size() >= kMaxRefusals) {
+    refusals.erase(std::min_element(refusals.begin(), refusals.end(), [](const auto& a, const auto& b) {
       return a.second.at_ns < b.second.at_ns;
     }));
   }
-  refusals_.insert_or_assign(key, Refusal{why, now});
+  refusals.insert_or_assign(key, std::move(refusal));
+}
+
+void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
+  keep(refusals_, key, {why, now_ns()});
+}
+
+void RefusedMeetings::remember_once(const ipc::GroupKey& key, const Status& why, std::set<uint32_t> told) {
+  keep(once_, key, {why, now_ns(), std::move(told)});
+}
+
+std::optional<Status> RefusedMeetings::find_once(const ipc::GroupKey& key, uint32_t rank) {
+  const auto found = once_.find(key);
+  if (found == once_.end()) return std::nullopt;
+  if (now_ns() - found->second.at_ns <= kKeepNs && found->second.told.insert(rank).second)
+    return found->second.why;
+  once_.erase(found);
+  return std::nullopt;
 }
 
 // The age decides: a process that started after the refusal belongs to another attempt, which may use the

@@ -69,6 +69,10 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   if (const auto why = refused_.find(join.key, join.process_age_ms)) {
     return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
   }
+  if (join.code != Code::kSuccess) return on_declined(from, join);
+  if (const auto why = refused_.find_once(join.key, join.rank)) {
+    return {{from, Outcome{join.key, why->code(), -1, why->message()}}};
+  }
   // 2. The group is complete: this rank is too late, or another one took its place.
   Group& group = groups_[join.key];
   if (group.complete) {
@@ -126,6 +130,32 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   if (group.meeting != ipc::Meeting::kAddress) return complete(join.key, group);
   group.settled = Deadline::after_ms(kSettleMs);
   return {};
+}
+
+// The rank need not be among those who wait: it may be the first one that comes. Then there is no group, and
+// the others hear the reason when they come. What it says of the group's size and class does not matter: it
+// may not know them. A group that is complete has all its ranks, so whoever declines it is none of them.
+std::vector<Rendezvous::Reply> Rendezvous::on_declined(ChannelId from, const Join& join) {
+  const Status why(join.code, "rank " + std::to_string(join.rank) + " (" + process(join) +
+                                  ") cannot take part in the group: " + join.text);
+  const Reply answer{from, Outcome{join.key, why.code(), static_cast<int32_t>(join.rank), why.message()}};
+  const auto found = groups_.find(join.key);
+  if (found != groups_.end() && found->second.complete) return {answer};
+  std::vector<Reply> replies;
+  std::set<uint32_t> told = {join.rank};
+  if (found != groups_.end()) {
+    replies = refuse(join.key, found->second, why.code(), static_cast<int32_t>(join.rank), why.message());
+    for (const auto& [rank, member] : found->second.members) told.insert(rank);
+  }
+  const auto to_sender = [from](const Reply& reply) { return reply.to == from; };
+  if (std::none_of(replies.begin(), replies.end(), to_sender)) replies.push_back(answer);
+  if (join.meeting == ipc::Meeting::kAgain) {
+    refused_.remember_once(join.key, why, std::move(told));
+  } else {
+    refused_.remember(join.key, why);
+  }
+  if (found != groups_.end()) groups_.erase(found);
+  return replies;
 }
 
 // All nodes get the same message, so all compute the same layout, engine and order of ranks from it.

@@ -90,6 +90,8 @@ class Rendezvous {
   static bool has_joined(const Group& group, ChannelId channel);
   // State 2 (or 1) to state 3: draws the secret and returns the Membership for each node.
   std::vector<Reply> complete(const GroupKey& key, Group& group);
+  // The messages that a rank which cannot take part causes. Erases the group.
+  std::vector<Reply> on_declined(ChannelId from, const Join& join);
   // The messages to all who have joined that the group is not made. Also remembers why, for
   // members that come later. The caller erases the group.
   std::vector<Reply> refuse(const GroupKey& key, const Group& group, Code code, int32_t rank,

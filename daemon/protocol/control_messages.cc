@@ -39,7 +39,8 @@ void fields(auto& c, Is<Join> auto& m) {
   c.number_or(kAuto, m.algorithm);
   c.number(m.timeout_ms);
   fields(c, m.node);
-  c.number(m.meeting, m.pid, m.uid, m.process_age_ms);
+  c.number(m.meeting, m.pid, m.uid, m.process_age_ms, m.code);
+  c.text(m.text, kMaxText);
 }
 
 void fields(auto& c, Is<Cancel> auto& m) {
@@ -103,7 +104,7 @@ bool is_valid(std::monostate) { return true; }
 bool is_valid(const Join& m) {
   return m.meeting <= ipc::Meeting::kAgain && m.process_age_ms >= 0 && m.ranks > 0 &&
          m.ranks <= ipc::kMaxRanks && m.rank < m.ranks && m.timeout_ms > 0 && !m.node.rails.empty() &&
-         (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
+         is_code(m.code) && (!m.algorithm || static_cast<int>(*m.algorithm) < collectives::kAlgorithmCount);
 }
 // A Cancel has a reason, so its code is never kSuccess.
 bool is_valid(const Cancel& m) {

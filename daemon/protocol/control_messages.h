@@ -62,6 +62,10 @@ struct Join {
   uint32_t pid = 0;
   uint32_t uid = 0;
   int64_t process_age_ms = 0;
+  // Another code than kSuccess: the rank cannot take part, and the coordinator gives the group up for this
+  // reason.
+  Code code = Code::kSuccess;
+  std::string text = {};
 };
 // "This rank had joined and has failed, or must not be in the group." The coordinator gives the group up
 // and informs all who have joined.

@@ -3,7 +3,7 @@
 // group sets *comm to NULL first, so that a failure leaves no stale handle behind.
 #include <cstdlib>
 #include <mutex>
-#include <vector>
+#include <span>
 
 #include "base/log.h"
 #include "hdt/hdt.h"
@@ -16,7 +16,6 @@ using hdt::Status;
 using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::report;
-using hdt::client::Wishes;
 
 namespace {
 
@@ -28,11 +27,15 @@ void start_logging() {
 }
 
 // Turns a communicator into a handle. A null communicator is that of a rank without a color, which gets
-// NULL.
+// NULL. The others have the group, so it fails on all ranks where there is no memory for the handle.
 hdtResult_t hand_out(Result<std::shared_ptr<Communicator>> made, hdtComm_t* comm) {
   if (!made.is_ok()) return report(made.status());
-  *comm = made.value() == nullptr ? nullptr : hdt::client::make_handle(made.take());
-  return HDT_SUCCESS;
+  const std::shared_ptr<Communicator> communicator = made.take();
+  if (communicator == nullptr) return HDT_SUCCESS;
+  return hdt::client::guarded_for(*communicator, [&] {
+    *comm = hdt::client::make_handle(communicator);
+    return HDT_SUCCESS;
+  });
 }
 
 // For calls that may be a program's first ones. A forked copy is refused. Otherwise the process is
@@ -90,30 +93,19 @@ hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int r
     return report(
         Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(nranks)));
   }
-  return first_guarded([&] {
-    const auto defaults = hdt::client::default_wishes();
-    if (!defaults.is_ok()) return report(defaults.status());
-    const auto wishes = hdt::client::read_config(config, defaults.value());
-    if (!wishes.is_ok()) return report(wishes.status());
-    return hand_out(hdt::client::join_by_id(id, nranks, rank, wishes.value()), comm);
-  });
+  return first_guarded([&] { return hand_out(hdt::client::join_by_id(id, nranks, rank, config), comm); });
 }
 
 // The rank, the size and the meeting place come from the launcher's variables (launch/environment.h).
 hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config) {
   if (comm == nullptr) return null_argument("comm");
   *comm = nullptr;
-  return first_guarded([&] {
-    const auto defaults = hdt::client::default_wishes();
-    if (!defaults.is_ok()) return report(defaults.status());
-    const auto wishes = hdt::client::read_config(config, defaults.value());
-    if (!wishes.is_ok()) return report(wishes.status());
-    return hand_out(hdt::client::join_job(wishes.value()), comm);
-  });
+  return first_guarded([&] { return hand_out(hdt::client::join_job(config), comm); });
 }
 
 // The parent's settings are the defaults. A rank that fails in the checks has not taken part in the
-// split, and the other ranks wait for it. One that has no memory fails the parent, as in any other call.
+// split, and the other ranks wait for it. One that has no memory fails the parent, as in any other call;
+// once the parent's part is over, it fails the new group.
 hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcomm,
                          const hdtCommConfig_t* config) {
   const CommRef comm(handle);
@@ -125,11 +117,9 @@ hdtResult_t hdtCommSplit(hdtComm_t handle, int color, int key, hdtComm_t* newcom
     return report(Status(Code::kInvalidArgument, "color " + std::to_string(color) + " is negative"));
   }
   return first_guarded([&] {
-    const auto& parent = comm->communicator->options();
-    const auto wishes = hdt::client::read_config(
-        config, {parent.group_class, parent.socket, comm->communicator->timeout_ms(), parent.deterministic});
-    if (!wishes.is_ok()) return report(wishes.status());
     return hdt::client::guarded_for(*comm->communicator, [&] {
+      const auto wishes = hdt::client::wishes_of_child(*comm->communicator, config);
+      if (!wishes.is_ok()) return report(wishes.status());
       return hand_out(hdt::client::split(*comm->communicator, color, key, wishes.value()), newcomm);
     });
   });
@@ -148,7 +138,7 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
   if (excluded == nullptr && count > 0) return null_argument("excluded");
   return first_guarded([&] {
     const auto& parent = comm->communicator->options();
-    std::vector<uint32_t> ranks;
+
     for (int i = 0; i < count; ++i) {
       const int rank = excluded[i];
       if (rank < 0 || static_cast<uint32_t>(rank) >= parent.ranks)
@@ -157,12 +147,9 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
       if (static_cast<uint32_t>(rank) == parent.rank)
         return report(
             Status(Code::kInvalidArgument, "rank " + std::to_string(rank) + " cannot exclude itself"));
-      ranks.push_back(static_cast<uint32_t>(rank));
     }
-    const auto wishes = hdt::client::read_config(
-        config, {parent.group_class, parent.socket, comm->communicator->timeout_ms(), parent.deterministic});
-    if (!wishes.is_ok()) return report(wishes.status());
-    return hand_out(hdt::client::shrink(*comm->communicator, ranks, wishes.value()), newcomm);
+    const std::span<const int> all(excluded, static_cast<size_t>(count));
+    return hand_out(hdt::client::shrink(*comm->communicator, all, config), newcomm);
   });
 }
 

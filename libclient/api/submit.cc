@@ -3,11 +3,9 @@
 #include "libclient/api/submit.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <utility>
 
-#include "base/limits.h"
 #include "libclient/api/thread_value.h"
 #include "libclient/group/progress_thread.h"
 
@@ -22,12 +20,6 @@ struct GroupRequests;
 std::vector<hdtRequest>& group_requests() { return thread_value<std::vector<hdtRequest>, GroupRequests>(); }
 
 }  // namespace
-
-Status out_of_memory() {
-  const std::string limit = limit_behind(ENOMEM);
-  return {Code::kSystem,
-          "process " + own_process() + " is out of memory" + (limit.empty() ? "" : ": " + limit)};
-}
 
 // The order matters: the handle is looked at before anything that needs the communicator, and a copy of
 // the process is refused before the handle, which it has inherited.

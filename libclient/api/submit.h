@@ -16,11 +16,9 @@
 #include "base/fork_mark.h"
 #include "libclient/api/handles.h"
 #include "libclient/api/last_error.h"
+#include "libclient/common/out_of_memory.h"
 
 namespace hdt::client {
-
-// kSystem, with the limit of memory that is in force, if there is one.
-Status out_of_memory();
 
 // Runs `body`. An exception of it becomes a result, as none may cross the C interface: `end` gets the
 // reason, which is kSystem for no memory and for what the system refuses, and kInternal for anything else.

@@ -336,27 +336,6 @@ Result<std::string> Session::ask_json(const ipc::Question& question) {
   return json_answer(Kind::kAnswerIs, ipc::encode(question));
 }
 
-// From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
-// group (give_up_seat()) instead of leaving them to their deadline.
-Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life) {
-  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + answer_ms_, {}, &life);
-  if (!packet.is_ok()) return packet.status();
-  const auto joined = ipc::decode_joined(packet.value().bytes);
-  if (!joined.is_ok()) return joined.status();
-  if (joined.value().code != Code::kSuccess) return Status(joined.value().code, joined.value().text);
-  const auto refuse = [&](const Status& why) {
-    return give_up_seat(joined.value().handle, static_cast<int32_t>(request.rank), why);
-  };
-  if (!packet.value().descriptors.is_ok()) return refuse(packet.value().descriptors);
-  if (packet.value().fds.size() != 1 || joined.value().engine >= wire().eventfds.size()) {
-    return refuse({Code::kInternal, "the daemon's answer to a join makes no sense"});
-  }
-  auto memory = SharedMemory::map(std::move(packet.value().fds[0]));
-  if (!memory.is_ok()) return refuse(memory.status());
-  return JoinedGroup{memory.take(), joined.value().handle, joined.value().engine, joined.value().local_index,
-                     life,          joined.value().secret};
-}
-
 // The daemon sends the failure to the others and forgets the seat.
 Status Session::give_up_seat(uint32_t handle, int32_t rank, const Status& why) {
   const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);

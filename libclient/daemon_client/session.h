@@ -77,6 +77,9 @@ class Session {
   // number in `request` is filled in here. Errors: those of the group (hdt.h), and kDaemonLost if the
   // daemon ended meanwhile and no other one can be asked.
   Result<JoinedGroup> join(ipc::JoinRequest request);
+  // For a rank that cannot even join: no group is made, and all who wait for it get `why`. Waits for some
+  // seconds at most until they have it.
+  void decline(ipc::JoinRequest request, const Status& why);
   // For a rank that cannot use a group that it has joined: fails the group with the reason, on all
   // ranks, and leaves it. `rank` is -1 if it is not known. Returns what the others are sent.
   Status give_up_seat(uint32_t handle, int32_t rank, const Status& why);
@@ -185,6 +188,8 @@ class Session {
   bool await_need();
   // Asks one daemon once. `life`: the daemon that was asked.
   Result<JoinedGroup> join_once(const ipc::JoinRequest& request, uint64_t& life);
+  // Maps the memory that came with the daemon's success.
+  Result<JoinedGroup> take_joined(const ipc::Joined& joined, Packet& packet, uint64_t life);
   // Whether a join that failed may be sent to the next daemon.
   bool can_ask_again(const ipc::JoinRequest& request, const std::string& own_address,
                      const Status& why) const;

@@ -7,11 +7,17 @@
 #include <sstream>
 
 #include "base/address.h"
+#include "base/contained.h"
+#include "libclient/common/out_of_memory.h"
 #include "libclient/daemon_client/session.h"
 
 namespace hdt::client {
 
 namespace {
+
+// How long the coordinator may take to pass a rank's refusal on before the rank goes its way, in ms. The
+// daemon goes on without it.
+constexpr int64_t kDeclineMs = 2'000;
 
 // Whether two lists of "address:port", separated by commas, have an address in common. A node id in
 // front does not matter.
@@ -86,6 +92,50 @@ bool Session::can_ask_again(const ipc::JoinRequest& request, const std::string& 
   if (why.code() == Code::kInProgress) return true;
   if (why.code() != Code::kDaemonLost || lost() || !become_host_) return false;
   return request.host != ipc::Hosting::kNone || share_host(request.rendezvous, own_address);
+}
+
+// What a rank makes of the daemon's success.
+Result<JoinedGroup> Session::take_joined(const ipc::Joined& joined, Packet& packet, uint64_t life) {
+  HDT_RETURN_IF_ERROR(packet.descriptors);
+  if (packet.fds.size() != 1 || joined.engine >= wire().eventfds.size())
+    return Status(Code::kInternal, "the daemon's answer to a join makes no sense");
+  auto memory = SharedMemory::map(std::move(packet.fds[0]));
+  if (!memory.is_ok()) return memory.status();
+  return JoinedGroup{memory.take(), joined.handle, joined.engine, joined.local_index, life, joined.secret};
+}
+
+// From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
+// group (give_up_seat()) instead of leaving them to their deadline. Nothing is thrown from there on.
+Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life) {
+  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + answer_ms_, {}, &life);
+  if (!packet.is_ok()) return packet.status();
+  const auto rank = static_cast<int32_t>(request.rank);
+  const auto take = [&](const Status& before) -> Result<JoinedGroup> {
+    const auto joined = ipc::decode_joined(packet.value().bytes);
+    if (!joined.is_ok()) return joined.status();
+    if (joined.value().code != Code::kSuccess) return Status(joined.value().code, joined.value().text);
+    if (!before.is_ok()) return give_up_seat(joined.value().handle, rank, before);
+    auto taken = take_joined(joined.value(), packet.value(), life);
+    if (!taken.is_ok()) return give_up_seat(joined.value().handle, rank, taken.status());
+    return taken;
+  };
+  Result<JoinedGroup> taken = Status(Code::kSystem, "no memory");
+  (void)contained(
+      "the answer to a join", [&] { taken = take(Status::ok()); },
+      [&](const std::string& /*why*/) { taken = take(out_of_memory()); });
+  return taken;
+}
+
+// The wait lets an embedded daemon pass the news on before this process ends, perhaps, and the daemon with
+// it.
+void Session::decline(ipc::JoinRequest request, const Status& why) {
+  request.code = why.code();
+  request.text = why.message();
+  {
+    const std::lock_guard lock(mutex_);
+    request.request = next_request_++;
+  }
+  (void)ask(request.request, ipc::encode(request), kDeclineMs);
 }
 
 // Joins through one daemon after the other, until the deadline. The coordinator's address is compared

@@ -14,72 +14,29 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
 
-#include "base/codec.h"
 #include "base/contained.h"
 #include "base/hmac.h"
 #include "base/log.h"
+#include "libclient/common/out_of_memory.h"
 #include "libclient/daemon_client/daemon_finder.h"
+#include "libclient/group/pmix_meeting.h"
+#include "libclient/group/unique_id.h"
 #include "libclient/launch/environment.h"
 #include "libclient/launch/job_meeting.h"
-#include "libclient/launch/pmix_exchange.h"
 
 namespace hdt::client {
 
 namespace {
 
-// "JDTH" in memory: the first bytes of every id.
-constexpr uint32_t kIdMagic = 0x4854444a;
-// The random secret in an id, from which the group's key is made.
-constexpr size_t kSeedBytes = 16;
 // Room for a daemon's addresses with its node id in front, as hdtCommSplit passes them on, in bytes. A
 // multiple of an element's size, as the addresses travel in an allgather of int32.
 constexpr size_t kMaxAddress = ipc::kMaxAddressBytes + 36;
-
-// The contents of an hdtUniqueId_t; `rendezvous`: the coordinator's addresses.
-struct IdContents {
-  uint32_t magic = kIdMagic;
-  std::array<std::byte, kSeedBytes> seed{};
-  std::string rendezvous;
-};
-
-void fields(auto& c, Is<IdContents> auto& id) {
-  c.number(id.magic);
-  c.bytes(id.seed);
-  c.string(id.rendezvous, sizeof(hdtUniqueId_t::internal));
-}
-
-// A daemon on many NICs has more addresses than an id has room for: the last ones are left out.
-// kInternal: not even the first one fits.
-Result<hdtUniqueId_t> pack_id(IdContents contents) {
-  hdtUniqueId_t id{};
-  std::string& rendezvous = contents.rendezvous;
-  constexpr size_t kRoom = sizeof id.internal - sizeof kIdMagic - kSeedBytes - sizeof(uint32_t);
-  while (rendezvous.size() > kRoom && rendezvous.rfind(',') != std::string::npos)
-    rendezvous.resize(rendezvous.rfind(','));
-  if (rendezvous.size() > kRoom)
-    return Status(Code::kInternal, "the daemon's address '" + rendezvous + "' is too long for an id");
-  Writer writer;
-  fields(writer, contents);
-  std::memcpy(id.internal, writer.written().data(), writer.written().size());
-  return id;
-}
-
-// The id comes from the user, so it may be any bytes. What follows the contents is zero and is not looked at.
-Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
-  Reader reader(std::as_bytes(std::span(id.internal)));
-  IdContents contents;
-  fields(reader, contents);
-  if (reader.failed() || contents.magic != kIdMagic || contents.rendezvous.empty()) {
-    return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
-  }
-  return contents;
-}
-
-// The hash hides the seed: the key travels to daemons, the seed does not.
-Result<ipc::GroupKey> key_of_id(const IdContents& contents) {
-  return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
-}
 
 // How the ranks of a group find each other, beside the key in their options.
 struct Meeting {
@@ -90,36 +47,125 @@ struct Meeting {
   std::string place;
 };
 
-// The common end of all ways to make a group:
-// 1. Join through the daemon; this blocks until all ranks have come, or one cannot.
-// 2. Keep the group's secret as the key from which later keys are made.
-// 3. Wrap the group and take this rank's seat (Communicator::make()).
-// 4. If reductions are to be deterministic between nodes: make a second group of the same ranks, over
-//    which they go (deterministic_calls.h). It is made by a split, so it is collective like the first
-//    one.
-Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, CommunicatorOptions options,
-                                           const Meeting& meeting) {
+// Reads the settings of a group that has no parent, and finds the daemon that they name.
+Result<std::shared_ptr<Session>> read_and_find(const hdtCommConfig_t* config, Wishes& wishes) {
+  const auto defaults = default_wishes();
+  if (!defaults.is_ok()) return defaults.status();
+  auto read = read_config(config, defaults.value());
+  if (!read.is_ok()) return read.status();
+  wishes = read.take();
+  return find_daemon(wishes.socket, wishes.timeout_ms);
+}
+
+// All that a rank must know to join a group.
+struct Ready {
+  CommunicatorOptions options;
+  Meeting meeting;
+};
+
+ipc::JoinRequest request_of(const Ready& ready) {
+  const CommunicatorOptions& options = ready.options;
   ipc::JoinRequest request;
   request.key = options.key;
-  request.meeting = meeting.kind;
-  request.host = meeting.host;
+  request.meeting = ready.meeting.kind;
+  request.host = ready.meeting.host;
   request.rendezvous = options.rendezvous;
-  request.place = meeting.place;
+  request.place = ready.meeting.place;
   request.process_age_ms = process_age_ms();
   request.ranks = options.ranks;
   request.rank = options.rank;
   request.group_class = options.group_class;
   request.timeout_ms = options.timeout_ms;
-  auto joined = session->join(request);
+  return request;
+}
+
+// A second group of the same ranks, over which reductions go (deterministic_calls.h). It is made by a split,
+// so it is collective like the first one. Without it the first one fails on all ranks.
+Status add_channel(Communicator& made, const Wishes& wishes) {
+  Status added;
+  (void)contained(
+      "the group of deterministic calls",
+      [&] {
+        auto channel = split(made, 0, 0, wishes);
+        if (channel.is_ok()) {
+          added = made.make_deterministic(channel.take());
+        } else {
+          // Another rank may have the channel, and go on with both groups.
+          (void)made.give_up(channel.status());
+          added = channel.status();
+        }
+      },
+      [&](const std::string& /*why*/) { added = made.abandon(out_of_memory()); });
+  return added;
+}
+
+// The common end of all ways to make a group:
+// 1. Join through the daemon; this blocks until all ranks have come, or one cannot.
+// 2. Keep the group's secret as the key from which later keys are made.
+// 3. Wrap the group and take this rank's seat (Communicator::make()).
+// 4. If reductions are to be deterministic between nodes: add_channel().
+// It throws only before the group has been joined: what the steps after that need is copied first. So the
+// caller knows whether the others still wait for this rank to join.
+Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, const Ready& ready) {
+  CommunicatorOptions options = ready.options;
+  const Wishes channel{options.group_class, options.socket, options.timeout_ms, false};
+  auto joined = session->join(request_of(ready));
   if (!joined.is_ok()) return joined.status();
   options.key = joined.value().secret;
-  auto made = Communicator::make(std::move(session), joined.take(), options);
+  auto made = Communicator::make(std::move(session), joined.take(), std::move(options));
   // On one node reductions have the order of ranks in any case.
-  if (!made.is_ok() || !options.deterministic || made.value()->access().one_node()) return made;
-  auto channel = split(*made.value(), 0, 0, {options.group_class, options.socket, options.timeout_ms, false});
-  if (!channel.is_ok()) return channel.status();
-  HDT_RETURN_IF_ERROR(made.value()->make_deterministic(channel.take()));
+  if (made.is_ok() && ready.options.deterministic && !made.value()->access().one_node()) {
+    Status added = add_channel(*made.value(), channel);
+    if (!added.is_ok()) return added;
+  }
   return made;
+}
+
+// `body` is a Status, or what its exception means.
+template <typename Body>
+Status without_exception(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::system_error& error) {  // a lock, a file: the system has refused it
+    return {Code::kSystem, error.what()};
+  }
+}
+
+// Finds the daemon by find(), learns by prepare(session) which group this is, and joins it. The other ranks
+// wait for this one from the beginning. If it cannot even join, it does both once more and tells the others
+// by way of the daemon why: memory that was missing may be there again, and the news needs little. prepare()
+// may be called twice, then.
+template <typename Find, typename Prepare>
+Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare) {
+  std::shared_ptr<Session> session;
+  Result<Ready> ready = Status();
+  Result<std::shared_ptr<Communicator>> made = Status();
+  bool asked = false;
+  const auto get_ready = [&]() -> Status {
+    if (session == nullptr) {
+      auto found = find();
+      if (!found.is_ok()) return found.status();
+      session = found.take();
+    }
+    if (!ready.is_ok()) ready = prepare(*session);
+    return ready.is_ok() ? Status::ok() : ready.status();
+  };
+  const Status why = without_exception([&]() -> Status {
+    HDT_RETURN_IF_ERROR(get_ready());
+    made = join(session, ready.value());
+    asked = true;
+    return Status::ok();
+  });
+  if (asked) return made;
+  // Only a lack of memory or descriptors may have passed.
+  if (ready.is_ok() || why.code() == Code::kSystem) {
+    (void)contained("the news that a rank cannot take part", [&] {
+      if (get_ready().is_ok()) session->decline(request_of(ready.value()), why);
+    });
+  }
+  return why;
 }
 
 // A text in a fixed field, which need not have a closing zero.
@@ -137,26 +183,19 @@ Status complete(Communicator& parent, const ipc::Call& call, const void* send, v
   return ended;
 }
 
-// Joins a group of some of the parent's ranks, of which this is one, in the order of `members`. `what`
+// How to join a group of some of the parent's ranks, of which this is one, in the order of `members`. `what`
 // says which of the parent's groups it is; it must be the same text on all of them, and must never name
 // another group of this parent.
-Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const std::vector<uint32_t>& members,
-                                                   const std::string& what, const std::string& rendezvous,
-                                                   const Wishes& wishes, ipc::Meeting kind) {
+Result<Ready> ready_for(Communicator& parent, const std::vector<uint32_t>& members, const std::string& what,
+                        const std::string& rendezvous, const Wishes& wishes, ipc::Meeting kind) {
   const CommunicatorOptions& from = parent.options();
   const std::string parent_key(reinterpret_cast<const char*>(from.key.data()), from.key.size());
   auto key = key_of(parent_key + " " + what);
   if (!key.is_ok()) return key.status();
   const auto rank = std::find(members.begin(), members.end(), from.rank) - members.begin();
-  const CommunicatorOptions options{key.value(),
-                                    rendezvous,
-                                    wishes.group_class,
-                                    wishes.socket,
-                                    wishes.timeout_ms,
-                                    static_cast<uint32_t>(members.size()),
-                                    static_cast<uint32_t>(rank),
-                                    wishes.deterministic};
-  return join(parent.session(), options, {kind, ipc::Hosting::kNone, ""});
+  return Ready{{key.value(), rendezvous, wishes.group_class, wishes.socket, wishes.timeout_ms,
+                static_cast<uint32_t>(members.size()), static_cast<uint32_t>(rank), wishes.deterministic},
+               {kind, ipc::Hosting::kNone, ""}};
 }
 
 // The number of this hdtCommInit in the process: the same on all ranks, as hdtCommInit is collective
@@ -164,58 +203,6 @@ Result<std::shared_ptr<Communicator>> join_members(Communicator& parent, const s
 uint64_t next_job_group() {
   static std::atomic<uint64_t> next{0};
   return next.fetch_add(1);
-}
-
-// The meeting through PMIx: rank 0 publishes an id under the group's name, and the other ranks fetch it.
-// Fills in the job's size if the variables do not say it. Waits in fetch() until the deadline.
-Result<CommunicatorOptions> by_pmix(Session& session, Job& job, CommunicatorOptions options) {
-  auto pmix = PmixExchange::instance();
-  if (!pmix.is_ok()) {
-    return Status(
-        pmix.status().code(),
-        "this job (" + job.source + ") has no HDT_RENDEZVOUS=host:port, and " + pmix.status().message());
-  }
-  if (!job.size) {
-    const auto size = pmix.value()->job_size();
-    if (!size.is_ok()) return size.status();
-    job.size = size.value();
-  }
-  const std::string name = "hdt.group." + std::to_string(next_job_group());
-  const Deadline deadline = Deadline::after_ms(options.timeout_ms);
-  IdContents contents;
-  if (job.rank == 0) {
-    auto id = make_unique_id();
-    if (!id.is_ok()) return id.status();
-    auto address = session.rendezvous_address();
-    if (!address.is_ok()) return address.status();
-    auto unpacked = unpack_id(id.value());
-    if (!unpacked.is_ok()) return unpacked.status();
-    // make_unique_id() used the daemon that a config of NULL leads to. The ranks must meet at the daemon
-    // of this session, so its address replaces that one.
-    contents.seed = unpacked.value().seed;
-    contents.rendezvous = address.take();
-    const auto packed = pack_id(contents);
-    if (!packed.is_ok()) return packed.status();
-    const auto* bytes = reinterpret_cast<const uint8_t*>(packed.value().internal);
-    HDT_RETURN_IF_ERROR(pmix.value()->publish(name, {bytes, sizeof packed.value().internal}));
-  } else {
-    const auto bytes = pmix.value()->fetch(0, name, deadline);
-    if (!bytes.is_ok()) {
-      return Status(bytes.status().code(),
-                    "rank 0 did not publish the group's id: " + bytes.status().message());
-    }
-    hdtUniqueId_t id{};
-    // The value may have any length; unpack_id() refuses one that is too short.
-    std::memcpy(id.internal, bytes.value().data(), std::min(bytes.value().size(), sizeof id.internal));
-    auto unpacked = unpack_id(id);
-    if (!unpacked.is_ok()) return unpacked.status();
-    contents = unpacked.take();
-  }
-  auto key = key_of_id(contents);
-  if (!key.is_ok()) return key.status();
-  options.key = key.value();
-  options.rendezvous = contents.rendezvous;
-  return options;
 }
 
 }  // namespace
@@ -253,6 +240,11 @@ Result<Wishes> read_config(const hdtCommConfig_t* config, const Wishes& defaults
   return wishes;
 }
 
+Result<Wishes> wishes_of_child(const Communicator& parent, const hdtCommConfig_t* config) {
+  const CommunicatorOptions& from = parent.options();
+  return read_config(config, {from.group_class, from.socket, parent.timeout_ms(), from.deterministic});
+}
+
 Result<hdtUniqueId_t> make_unique_id() {
   const auto wishes = default_wishes();
   if (!wishes.is_ok()) return wishes.status();
@@ -267,33 +259,27 @@ Result<hdtUniqueId_t> make_unique_id() {
 }
 
 Result<std::shared_ptr<Communicator>> join_by_id(const hdtUniqueId_t& id, int ranks, int rank,
-                                                 const Wishes& wishes) {
-  auto contents = unpack_id(id);
-  if (!contents.is_ok()) return contents.status();
-  auto session = find_daemon(wishes.socket, wishes.timeout_ms);
-  if (!session.is_ok()) return session.status();
-  auto key = key_of_id(contents.value());
-  if (!key.is_ok()) return key.status();
-  const CommunicatorOptions options{
-      key.value(),       contents.value().rendezvous,  wishes.group_class,          wishes.socket,
-      wishes.timeout_ms, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), wishes.deterministic};
-  return join(session.take(), options, {});
+                                                 const hdtCommConfig_t* config) {
+  Wishes wishes;
+  return meet([&] { return read_and_find(config, wishes); },
+              [&](Session&) -> Result<Ready> {
+                auto contents = unpack_id(id);
+                if (!contents.is_ok()) return contents.status();
+                auto key = key_of_id(contents.value());
+                if (!key.is_ok()) return key.status();
+                return Ready{{key.value(), contents.value().rendezvous, wishes.group_class, wishes.socket,
+                              wishes.timeout_ms, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank),
+                              wishes.deterministic},
+                             {}};
+              });
 }
 
-// The steps:
-// 1. Find out which rank this is (detect_job()).
-// 2. Find the daemon.
-// 3. Find out where the ranks meet, and compute the key by which they know each other.
-// 4. Join.
-// 5. Remember the group's secret, so that the job's later groups need no key that others could guess.
-Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
-  auto detected =
-      detect_job([](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
-  if (!detected.is_ok()) return detected.status();
-  Job job = detected.take();
-  auto found = find_daemon(wishes.socket, wishes.timeout_ms);
-  if (!found.is_ok()) return found.status();
-  std::shared_ptr<Session> session = found.take();
+namespace {
+
+// Where the ranks of a job meet, and the key by which they know each other. `number`: of the job's group.
+// `place` is set to the name under which JobMeeting has the place, if it is an address.
+Result<Ready> ready_for_job(Session& session, Job& job, PmixMeeting& pmix, uint64_t number,
+                            const Wishes& wishes, std::string& place) {
   CommunicatorOptions options;
   options.group_class = wishes.group_class;
   options.socket = wishes.socket;
@@ -303,16 +289,19 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
   switch (job.rendezvous.kind) {
     // A group of one: a random key that nobody else has, at this process's own daemon.
     case Rendezvous::Kind::kNone: {
-      auto address = session->rendezvous_address();
+      auto address = session.rendezvous_address();
       if (!address.is_ok()) return address.status();
       options.rendezvous = address.take();
       HDT_RETURN_IF_ERROR(random_bytes({reinterpret_cast<uint8_t*>(options.key.data()), options.key.size()}));
       break;
     }
     case Rendezvous::Kind::kPmix: {
-      auto made = by_pmix(*session, job, options);
-      if (!made.is_ok()) return made.status();
-      options = made.take();
+      const auto contents = pmix.id(session, job);
+      if (!contents.is_ok()) return contents.status();
+      auto key = key_of_id(contents.value());
+      if (!key.is_ok()) return key.status();
+      options.key = key.value();
+      options.rendezvous = contents.value().rendezvous;
       break;
     }
     case Rendezvous::Kind::kAddress:
@@ -322,7 +311,8 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
       options.rendezvous = addresses.value().list;
       // The key is made from the place as text, since the name resolves to different addresses on
       // different hosts.
-      auto key = JobMeeting::instance().key(job.rendezvous, next_job_group(), meeting.kind);
+      place = JobMeeting::name_of(job.rendezvous);
+      auto key = JobMeeting::instance().key(place, number, meeting.kind);
       if (!key.is_ok()) return key.status();
       options.key = key.value();
       meeting.place = job.rendezvous.text();
@@ -341,15 +331,53 @@ Result<std::shared_ptr<Communicator>> join_job(const Wishes& wishes) {
     return Status(Code::kConfig, job.source + " is set, but the number of ranks of the job is not");
   options.ranks = static_cast<uint32_t>(*job.size);
   options.rank = static_cast<uint32_t>(job.rank);
-  auto made = join(std::move(session), options, meeting);
-  if (made.is_ok() && !meeting.place.empty())
-    JobMeeting::instance().remember(job.rendezvous, made.value()->options().key);
+  return Ready{std::move(options), std::move(meeting)};
+}
+
+}  // namespace
+
+// The steps:
+// 1. Find out which rank this is (detect_job()).
+// 2. Find the daemon.
+// 3. Find out where the ranks meet, and compute the key by which they know each other.
+// 4. Join.
+// 5. Remember the group's secret, so that the job's later groups need no key that others could guess.
+// The group is counted before anything can fail: ranks that repeat the call must count alike.
+Result<std::shared_ptr<Communicator>> join_job(const hdtCommConfig_t* config) {
+  const uint64_t number = next_job_group();
+  Wishes wishes;
+  std::optional<PmixMeeting> pmix;
+  std::optional<Job> job;
+  std::string place;
+  auto made = meet(
+      [&]() -> Result<std::shared_ptr<Session>> {
+        if (!job) {
+          auto detected = detect_job(
+              [](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-mt-unsafe)
+          if (!detected.is_ok()) return detected.status();
+          job = detected.take();
+        }
+        return read_and_find(config, wishes);
+      },
+      [&](Session& session) {
+        if (!pmix) pmix.emplace(number, wishes.timeout_ms);
+        return ready_for_job(session, *job, *pmix, number, wishes, place);
+      });
+  if (!made.is_ok()) {
+    if (job && job->rank == 0 && job->rendezvous.kind == Rendezvous::Kind::kPmix) {
+      if (!pmix) pmix.emplace(number, wishes.timeout_ms);
+      pmix->give_up(made.status());
+    }
+  } else if (!place.empty()) {
+    JobMeeting::instance().remember(place, made.value()->options().key);
+  }
   return made;
 }
 
 // Every rank learns every rank's color and key by one allgather on the parent, and with it the address
 // of every rank's daemon: the new group meets at that of its first rank. All then compute the same list
-// of members.
+// of members. A rank that cannot take part in the allgather fails the parent, as the others wait for it
+// there; a rank without memory does so as well, in the caller (guarded_for()).
 Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int key, const Wishes& wishes) {
   struct Choice {
     int32_t color, key;
@@ -358,8 +386,9 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   // The number keeps the key apart from those of earlier splits.
   const uint64_t number = parent.next_split();
   auto address = parent.session()->rendezvous_address();
-  if (!address.is_ok()) return address.status();
-  if (address.value().size() >= kMaxAddress) return Status(Code::kInternal, "rendezvous address too long");
+  if (!address.is_ok()) return parent.give_up(address.status());
+  if (address.value().size() >= kMaxAddress)
+    return parent.give_up(Status(Code::kInternal, "rendezvous address too long"));
   // One rank's part of the allgather, as int32 elements.
   struct Entry {
     Choice choice;
@@ -375,49 +404,59 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
   call.count = sizeof(Entry) / sizeof(int32_t);
   HDT_RETURN_IF_ERROR(complete(parent, call, &mine, all.data()));
   if (color == HDT_SPLIT_NO_COLOR) return std::shared_ptr<Communicator>();
-  std::vector<uint32_t> members;
-  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
-    if (all[rank].choice.color == color) members.push_back(rank);
-  }
-  // Members are in the order of old ranks already, so a stable sort by key keeps that order among equal
-  // keys.
-  std::stable_sort(members.begin(), members.end(),
-                   [&](uint32_t a, uint32_t b) { return all[a].choice.key < all[b].choice.key; });
-  return join_members(parent, members, "split " + std::to_string(number) + " color " + std::to_string(color),
-                      text_of(all[members.front()].address), wishes, ipc::Meeting::kSecret);
+  return meet([&]() -> Result<std::shared_ptr<Session>> { return parent.session(); },
+              [&](Session&) {
+                std::vector<uint32_t> members;
+                for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+                  if (all[rank].choice.color == color) members.push_back(rank);
+                }
+                // Members are in the order of old ranks already, so a stable sort by key keeps that order
+                // among equal keys.
+                std::stable_sort(members.begin(), members.end(), [&](uint32_t a, uint32_t b) {
+                  return all[a].choice.key < all[b].choice.key;
+                });
+                return ready_for(parent, members,
+                                 "split " + std::to_string(number) + " color " + std::to_string(color),
+                                 text_of(all[members.front()].address), wishes, ipc::Meeting::kSecret);
+              });
 }
 
 // The parent may have failed, so nothing is asked of its members. Who they are and where their daemons
 // can be met has been known since it was made; the key is a hash of the parent's secret, the number of
 // earlier shrinks, and the excluded ranks, in which all callers agree.
-Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, const std::vector<uint32_t>& excluded,
-                                             const Wishes& wishes) {
-  const CommunicatorOptions& from = parent.options();
-  std::vector<bool> leaves(from.ranks, false);
-  for (const uint32_t rank : excluded) leaves[rank] = true;
-  std::vector<uint32_t> members;
-  // The list is sorted and without duplicates, whatever the caller's order was.
-  std::string text = "without";
-  for (uint32_t rank = 0; rank < from.ranks; ++rank) {
-    if (leaves[rank]) {
-      text += " " + std::to_string(rank);
-    } else {
-      members.push_back(rank);
+Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, std::span<const int> excluded,
+                                             const hdtCommConfig_t* config) {
+  const auto prepare = [&](Session& session) -> Result<Ready> {
+    const auto wishes = wishes_of_child(parent, config);
+    if (!wishes.is_ok()) return wishes.status();
+    const CommunicatorOptions& from = parent.options();
+    std::vector<bool> leaves(from.ranks, false);
+    for (const int rank : excluded) leaves[static_cast<size_t>(rank)] = true;
+    std::vector<uint32_t> members;
+    // The list is sorted and without duplicates, whatever the caller's order was.
+    std::string text = "without";
+    for (uint32_t rank = 0; rank < from.ranks; ++rank) {
+      if (leaves[rank]) {
+        text += " " + std::to_string(rank);
+      } else {
+        members.push_back(rank);
+      }
     }
-  }
-  const auto& access = parent.access();
-  const uint32_t node = access.order.node_of_rank[members.front()];
-  // The coordinator is the daemon of the new group's first rank.
-  std::string rendezvous = access.segment.places()[node].get();
-  // Our own daemon is asked, because one that was started again may be met elsewhere than its
-  // predecessor.
-  if (node == access.node) {
-    auto address = parent.session()->rendezvous_address();
-    if (!address.is_ok()) return address.status();
-    rendezvous = address.take();
-  }
-  auto made = join_members(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text,
-                           rendezvous, wishes, ipc::Meeting::kAgain);
+    const auto& access = parent.access();
+    const uint32_t node = access.order.node_of_rank[members.front()];
+    // The coordinator is the daemon of the new group's first rank.
+    std::string rendezvous = access.segment.places()[node].get();
+    // Our own daemon is asked, because one that was started again may be met elsewhere than its
+    // predecessor.
+    if (node == access.node) {
+      auto address = session.rendezvous_address();
+      if (!address.is_ok()) return address.status();
+      rendezvous = address.take();
+    }
+    return ready_for(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text, rendezvous,
+                     wishes.value(), ipc::Meeting::kAgain);
+  };
+  auto made = meet([&]() -> Result<std::shared_ptr<Session>> { return parent.session(); }, prepare);
   // A failed attempt is not counted: ranks that repeat the call compute the same key as ranks that make
   // it for the first time. Meeting::kAgain allows a key to be used again.
   if (made.is_ok()) parent.shrunk();

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/contained.h"
-#include "base/limits.h"
 #include "base/log.h"
+#include "libclient/common/out_of_memory.h"
 #include "libclient/common/spin.h"
 #include "libclient/daemon_client/daemon_echo.h"
 #include "libclient/group/progress_thread.h"
@@ -64,11 +64,24 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session
     made = wrap(session, std::move(joined), std::move(options));
   } catch (const std::bad_alloc&) {
     // Without this the other ranks would wait for this one until their deadline.
-    made = Status(Code::kSystem, "process " + own_process() + " has no memory for it");
+    made = out_of_memory();
   }
-  if (!made.is_ok()) return session->give_up_seat(handle, rank, made.status());
-  HDT_RETURN_IF_ERROR(made.value()->take_seat());
-  if (!made.value()->access_.one_node()) measure_echo(made.value()->access_);
+  if (!made.is_ok()) {
+    Status told(Code::kSystem, "no memory");
+    (void)contained("a seat that is given up",
+                    [&] { told = session->give_up_seat(handle, rank, made.status()); });
+    return told;
+  }
+  Communicator& communicator = *made.value();
+  Status seated;
+  (void)contained(
+      "a seat in a group",
+      [&] {
+        seated = communicator.take_seat();
+        if (seated.is_ok() && !communicator.access_.one_node()) measure_echo(communicator.access_);
+      },
+      [&](const std::string& /*why*/) { seated = communicator.abandon(out_of_memory()); });
+  if (!seated.is_ok()) return seated;
   return made;
 }
 
@@ -91,8 +104,8 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
       joined.local_index >= layout.local_ranks) {
     return Status(Code::kInternal, "the group that the daemon made is not the one that was asked for");
   }
-  // The object has the memory from its beginning: its destructor leaves the group, where an allocation of
-  // what follows fails.
+  // The object has the memory from its beginning, and the seat only at the end of this function: where an
+  // allocation fails before that, make() gives the seat up, with the reason.
   NodeAccess access;
   access.segment = segment.value();
   access.order = ipc::Order(std::move(node_of_rank), layout.nodes);
@@ -120,6 +133,8 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
                                         }});
   // The daemon ended between the join and here, and no other one will come.
   if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
+  const std::lock_guard lock(made->mutex_);
+  made->left_ = false;
   return made;
 }
 

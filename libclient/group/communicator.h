@@ -196,7 +196,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint64_t> shrinks_{0};
   // The number of this group in the session's list; 0: it is not in it.
   uint64_t watch_ = 0;
-  bool left_ = false;
+  bool left_ = true;  // false while the rank has its seat
   // Set by abandon(): the queues are empty, and their places in shared memory do not say so. From then on
   // nothing is submitted.
   bool abandoned_ = false;

@@ -27,9 +27,6 @@ namespace {
 // The maximum of addresses of one name that are tried.
 constexpr size_t kMaxNameAddresses = 8;
 
-// The place as the ranks were given it.
-std::string text_of(const Rendezvous& where) { return where.host + " " + std::to_string(where.port); }
-
 }  // namespace
 
 // A SHA-256 digest has as many bytes as a key.
@@ -120,13 +117,17 @@ JobMeeting& JobMeeting::instance() {
   return meeting;
 }
 
-Result<ipc::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, ipc::Meeting& kind) {
-  const std::string place = text_of(where);
+std::string JobMeeting::name_of(const Rendezvous& where) {
+  return where.host + " " + std::to_string(where.port);
+}
+
+Result<ipc::GroupKey> JobMeeting::key(const std::string& place, uint64_t number, ipc::Meeting& kind) {
   const std::lock_guard lock(mutex_);
   // A group was made here before: all ranks have its secret, whatever the variables say now.
-  if (const auto found = secrets_.find(place); found != secrets_.end()) {
+  if (const auto& known = secrets_[place]; known.has_value()) {
     kind = ipc::Meeting::kSecret;
-    return key_of("job group " + std::to_string(number) + " " + found->second);
+    return key_of("job group " + std::to_string(number) + " " +
+                  std::string(reinterpret_cast<const char*>(known->data()), known->size()));
   }
   const std::string secret = job_secret(environment_text);
   kind = secret.empty() ? ipc::Meeting::kAddress : ipc::Meeting::kSecret;
@@ -137,10 +138,10 @@ Result<ipc::GroupKey> JobMeeting::key(const Rendezvous& where, uint64_t number, 
 }
 
 // Later groups at the place do not change the secret.
-void JobMeeting::remember(const Rendezvous& where, const ipc::GroupKey& secret) {
+void JobMeeting::remember(const std::string& place, const ipc::GroupKey& secret) noexcept {
   const std::lock_guard lock(mutex_);
-  secrets_.try_emplace(text_of(where),
-                       std::string(reinterpret_cast<const char*>(secret.data()), secret.size()));
+  const auto found = secrets_.find(place);
+  if (found != secrets_.end() && !found->second) found->second = secret;
 }
 
 }  // namespace hdt::client

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -47,16 +48,19 @@ class JobMeeting {
  public:
   // The only one.
   static JobMeeting& instance();
+  // The name of a place in the calls below: the text that all ranks were given.
+  static std::string name_of(const Rendezvous& where);
   // The key of the job's group `number` (counted from 0 on all ranks alike) at this place. `kind` is set
   // to which processes can know it.
-  Result<ipc::GroupKey> key(const Rendezvous& where, uint64_t number, ipc::Meeting& kind);
-  // Keeps the secret of a group that was made at this place. Only the first one counts.
-  void remember(const Rendezvous& where, const ipc::GroupKey& secret);
+  Result<ipc::GroupKey> key(const std::string& place, uint64_t number, ipc::Meeting& kind);
+  // Keeps the secret of a group that was made at this place, for which key() was called. Only the first one
+  // counts. It needs no memory: ranks that have the secret and ranks that do not would never meet again.
+  void remember(const std::string& place, const ipc::GroupKey& secret) noexcept;
 
  private:
   std::mutex mutex_;
-  // By place, as text.
-  std::map<std::string, std::string> secrets_;
+  // By place. Nothing: no group has been made there yet.
+  std::map<std::string, std::optional<ipc::GroupKey>> secrets_;
 };
 
 }  // namespace hdt::client

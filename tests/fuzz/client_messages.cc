@@ -110,6 +110,8 @@ JoinRequest a_join() {
   join.rank = 3;
   join.group_class = "dp";
   join.timeout_ms = 10'000;
+  join.code = Code::kSystem;
+  join.text = "no memory";
   return join;
 }
 
@@ -178,6 +180,7 @@ std::vector<Bytes> spoilt() {
   add(a_welcome(), [](Welcome& m) { m.engines = kMaxEngines + 1; });
   add(a_join(), [](JoinRequest& m) { m.rank = m.ranks; });
   add(a_join(), [](JoinRequest& m) { m.group_class = "d\np"; });
+  add(a_join(), [](JoinRequest& m) { m.code = static_cast<Code>(kCodeCount); });
   add(a_join(), [](JoinRequest& m) { m.rendezvous = std::string(kMaxPlaceBytes + 1, 'r'); });
   add(Joined{}, [](Joined& m) { m.engine = kMaxEngines; });
   add(AdoptRequest{}, [](AdoptRequest& m) { m.local_index = kMaxLocalRanks; });

@@ -79,6 +79,8 @@ Join a_join() {
   join.group_class = "dp";
   join.algorithm = collectives::Algorithm::kRing;
   join.timeout_ms = 1000;
+  join.code = Code::kSystem;
+  join.text = "no memory";
   join.node = node;
   return join;
 }
@@ -127,6 +129,7 @@ std::vector<Bytes> spoilt() {
   };
   add(a_join(), [](Join& m) { m.rank = m.ranks; });
   add(a_join(), [](Join& m) { m.group_class = "d\np"; });
+  add(a_join(), [](Join& m) { m.code = static_cast<Code>(kCodeCount); });
   add(a_join(), [](Join& m) { m.group_class = std::string(ipc::kMaxClassBytes + 1, 'd'); });
   add(a_join(), [](Join& m) { m.node.rails.assign(ipc::kMaxEngines + 1, {}); });
   add(Cancel{}, [](Cancel& m) { m.code = Code::kSuccess; });

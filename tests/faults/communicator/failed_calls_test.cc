@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <latch>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "tests/integration/communicator/rank_threads.h"
@@ -17,7 +19,6 @@
 namespace hdt::testing {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kElements = 100'000;
@@ -115,33 +116,82 @@ TEST(FailedCalls, ADeterministicCall) {
   fail_each_allocation({0, 0}, blocking, summed, config);
 }
 
-// The buffers of a split are the library's own. The other rank waits for its deadline where the failed one
-// was on its way to the new group.
-TEST(FailedCalls, ASplit) {
+// Makes a group of ranks 0 and 1 of `self.comm`, or of the two ranks of `id`.
+using Making =
+    std::function<hdtResult_t(Rank& self, const hdtUniqueId_t& id, hdtComm_t* made, hdtCommConfig_t& config)>;
+
+hdtResult_t by_split(Rank& self, const hdtUniqueId_t& /*id*/, hdtComm_t* made, hdtCommConfig_t& config) {
+  return hdtCommSplit(self.comm, 0, 0, made, &config);
+}
+
+hdtResult_t by_shrink(Rank& self, const hdtUniqueId_t& /*id*/, hdtComm_t* made, hdtCommConfig_t& config) {
+  const int excluded = 2;
+  return hdtCommShrink(self.comm, &excluded, 1, made, &config);
+}
+
+hdtResult_t by_id(Rank& self, const hdtUniqueId_t& id, hdtComm_t* made, hdtCommConfig_t& config) {
+  return hdtCommInitRank(made, 2, id, self.rank, &config);
+}
+
+// The same for calls that make a group: both ranks get the reason, and none waits for its deadline, which is
+// a failure of another kind. `again`: after an attempt in
+// which rank 0 could not even join, the same call makes the group.
+void fail_each_allocation_of(const Making& make, const Placement& placement, bool again = false,
+                             int deterministic = 0) {
+  const Nodes& nodes = Nodes::instance();  // ids are made by the first of them
   bool more = true;
-  bool some_failed = false;
+  int failures = 0;
   for (int n = 1; more; ++n) {
     SCOPED_TRACE("allocation " + std::to_string(n));
-    ASSERT_LT(n, 200);
+    ASSERT_LT(n, 600);
+    hdtUniqueId_t id;
+    ASSERT_EQ(hdtGetUniqueId(&id), HDT_SUCCESS) << hdtGetLastError();
     std::vector<hdtResult_t> results(2);
-    Nodes::instance().run({0, 0}, [&](Rank& self) {
+    std::vector<std::string> words(2);
+    std::latch heard(2);
+    nodes.run(placement, [&](Rank& self) {
+      if (self.rank > 1) return;
       hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
-      config.timeout_ms = 200;
+      const auto node = placement[static_cast<size_t>(self.rank)];
+      config.socket = nodes.socket(node).c_str();
+      config.timeout_ms = 10'000;
+      config.deterministic = deterministic;
       hdtComm_t made = nullptr;
       failing_allocation = self.rank == 0 ? n : 0;
-      const hdtResult_t result = hdtCommSplit(self.comm, 0, 0, &made, &config);
+      hdtResult_t result = make(self, id, &made, config);
       if (self.rank == 0) more = failing_allocation == 0;
       failing_allocation = 0;
+      // Rank 1 may have its group when rank 0 fails.
+      if (result == HDT_SUCCESS) result = hdtBarrier(made, nullptr);
       results[static_cast<size_t>(self.rank)] = result;
-      if (result == HDT_SUCCESS) HDT_EXPECT(hdtCommDestroy(made));
+      if (result != HDT_SUCCESS) words[static_cast<size_t>(self.rank)] = hdtGetLastError();
+      if (made != nullptr) HDT_EXPECT(hdtCommDestroy(made));
+      // A rank that came first with its second attempt would make the first one of the other a success.
+      heard.arrive_and_wait();
+      if (!again || words[1].find("cannot take part") == std::string::npos) return;
+      HDT_EXPECT(make(self, id, &made, config));
+      HDT_EXPECT(hdtBarrier(made, nullptr));
+      HDT_EXPECT(hdtCommDestroy(made));
     });
-    if (!more) continue;
-    some_failed |= results[0] != HDT_SUCCESS;
-    // A machine that is busy may reach the deadline before the allocation.
-    EXPECT_THAT(results[0], AnyOf(HDT_SUCCESS, HDT_ERR_SYSTEM, HDT_ERR_TIMEOUT));
+    // Rank 1 may have waited for its deadline: not once for each allocation.
+    ASSERT_EQ(results[0], results[1]) << words[0] << "; " << words[1];
+    if (results[0] == HDT_SUCCESS) continue;
+    ++failures;
+    for (const hdtResult_t result : results)
+      ASSERT_EQ(result, HDT_ERR_SYSTEM) << words[0] << "; " << words[1];
+    EXPECT_THAT(words[1], HasSubstr("rank 0"));
+    EXPECT_THAT(words[1], HasSubstr("memory"));
   }
-  EXPECT_TRUE(some_failed);
+  EXPECT_GE(failures, 10);
 }
+
+TEST(FailedCalls, ASplit) { fail_each_allocation_of(by_split, {0, 0}); }
+TEST(FailedCalls, ASplitOverTwoNodes) { fail_each_allocation_of(by_split, {0, 1}); }
+TEST(FailedCalls, ADeterministicSplit) { fail_each_allocation_of(by_split, {0, 1}, false, 1); }
+TEST(FailedCalls, AnInit) { fail_each_allocation_of(by_id, {0, 0}); }
+// The failed rank is on another node than the one where the ranks meet.
+TEST(FailedCalls, AnInitOverTwoNodes) { fail_each_allocation_of(by_id, {1, 0}); }
+TEST(FailedCalls, AShrink) { fail_each_allocation_of(by_shrink, {0, 1, 0}, true); }
 
 }  // namespace
 }  // namespace hdt::testing

@@ -182,6 +182,67 @@ TEST(RendezvousTest, AKeyThatMayBeUsedAgainIsNotRefused) {
   EXPECT_TRUE(rendezvous.on_join(10, again).empty());
 }
 
+// It has not joined, and may not know the group's size. Those who wait hear the reason, and those who come
+// later.
+TEST(RendezvousTest, ARankThatCannotTakePartEndsTheMaking) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join(3, 0, 1));
+  Join declined = join(2, 1, 2);
+  declined.code = Code::kSystem;
+  declined.text = "no memory";
+  const auto replies = rendezvous.on_join(11, declined);
+  ASSERT_EQ(replies.size(), 2U);
+  for (const auto& reply : replies) {
+    EXPECT_EQ(outcome_of(reply).code, Code::kSystem);
+    EXPECT_EQ(outcome_of(reply).rank, 1);
+    EXPECT_THAT(outcome_of(reply).text, HasSubstr("rank 1"));
+    EXPECT_THAT(outcome_of(reply).text, HasSubstr("no memory"));
+  }
+  EXPECT_EQ(rendezvous.open_groups(), 0U);
+  Join late = join(3, 2, 3);
+  late.process_age_ms = 60'000;
+  const auto refused = rendezvous.on_join(12, late);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(outcome_of(refused[0]).code, Code::kSystem);
+  EXPECT_EQ(rendezvous.open_groups(), 0U);
+}
+
+// Who declines a group that is complete is none of its ranks.
+TEST(RendezvousTest, AGroupThatIsCompleteCannotBeDeclined) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join(2, 0, 1));
+  rendezvous.on_join(11, join(2, 1, 2));
+  Join declined = join(2, 1, 2);
+  declined.code = Code::kSystem;
+  const auto replies = rendezvous.on_join(12, declined);
+  ASSERT_EQ(replies.size(), 1U);
+  EXPECT_EQ(replies[0].to, 12U);
+  EXPECT_EQ(rendezvous.open_groups(), 1U);
+}
+
+// The same processes may use the key again: each hears of the failed attempt once.
+TEST(RendezvousTest, AnAttemptThatARankDeclinesDoesNotSpoilTheNextOne) {
+  Rendezvous rendezvous;
+  const auto again = [](uint32_t rank, uint8_t on_node) {
+    Join from = join(3, rank, on_node);
+    from.meeting = ipc::Meeting::kAgain;
+    from.process_age_ms = 60'000;
+    return from;
+  };
+  rendezvous.on_join(10, again(0, 1));
+  Join declined = again(1, 2);
+  declined.code = Code::kSystem;
+  EXPECT_EQ(rendezvous.on_join(11, declined).size(), 2U);
+  const auto late = rendezvous.on_join(12, again(2, 3));
+  ASSERT_EQ(late.size(), 1U) << "it has not heard of it";
+  EXPECT_EQ(outcome_of(late[0]).code, Code::kSystem);
+  EXPECT_TRUE(rendezvous.on_join(12, again(2, 3)).empty());
+  EXPECT_TRUE(rendezvous.on_join(10, again(0, 1)).empty());
+  const auto made = rendezvous.on_join(11, again(1, 2));
+  ASSERT_EQ(made.size(), 3U);
+  for (const auto& reply : made) EXPECT_TRUE(std::holds_alternative<Membership>(reply.message));
+}
+
 TEST(RendezvousTest, TwoProcessesOfOneRankAreBothRefusedAndNamed) {
   Rendezvous rendezvous;
   rendezvous.on_join(10, join_at_address(3, 0, 1, 5'000));

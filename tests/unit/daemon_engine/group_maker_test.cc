@@ -18,7 +18,9 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   }
 
   ChannelId dial(const std::string&, std::optional<bool>) override { return kCoordinator; }
-  void send(ChannelId, const ControlMessage&) override {}
+  void send(ChannelId, const ControlMessage& message) override {
+    if (const auto* join = std::get_if<Join>(&message)) sent_.push_back(*join);
+  }
   void finish(ChannelId) override {}
   void give_up(ChannelId) override {}
   Status host(const HostedPlace&) override { return Status::ok(); }
@@ -35,8 +37,10 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   std::vector<std::vector<RailEnd>> rails_for(const std::string&) override { return node_.rails; }
 
   static GroupKey key(uint8_t number) { return GroupKey{std::byte{number}}; }
-  void join(uint8_t number) {
+  void join(uint8_t number, Code code = Code::kSuccess) {
     LocalJoin join;
+    join.session = number;
+    join.request.code = code;
     join.request.key = key(number);
     join.request.ranks = 1;
     join.request.group_class = "dp";
@@ -52,6 +56,7 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   Config config_;
   std::vector<GroupSpec> specs_;
   std::vector<Status> refused_;
+  std::vector<Join> sent_;
   int joined_ = 0, failed_ = 0;
   std::optional<GroupMaker> maker_;
 };
@@ -89,6 +94,33 @@ TEST_F(GroupMakerTest, AnIdThatIsInUseIsNotGivenToAnotherGroup) {
   EXPECT_FALSE(maker_->on_adopted(adopted, 0, 1, 2).is_ok()) << "by its key";
   adopted.meeting_key = key(8);
   EXPECT_TRUE(maker_->on_adopted(adopted, 0, 1, 2).is_ok());
+}
+
+// Its process may end before the coordinator can be reached, and the others wait all the same.
+TEST_F(GroupMakerTest, WhoDeclinesIsHeardAfterItsEnd) {
+  join(1, Code::kSystem);
+  ASSERT_EQ(sent_.size(), 1U);
+  EXPECT_EQ(sent_[0].code, Code::kSystem);
+  maker_->on_session_gone(1, "ended");
+  EXPECT_EQ(maker_->open_groups(), 1U);
+  maker_->on_closed(kCoordinator, {Code::kLink, "refused"});
+  for (const Deadline late = Deadline::after_ms(30'000); sent_.size() < 2 && !late.expired();)
+    maker_->on_time();
+  ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_[1].code, Code::kSystem);
+  maker_->on_outcome(kCoordinator, Outcome{key(1), Code::kSystem, 0, "no memory"});
+  EXPECT_EQ(maker_->open_groups(), 0U);
+}
+
+// Another run of the job, while the coordinator of the one before could not be reached.
+TEST_F(GroupMakerTest, WhoComesAgainHasNotDeclined) {
+  join(1, Code::kSystem);
+  join(1);
+  EXPECT_EQ(refused_.size(), 1U);
+  maker_->on_membership(kCoordinator, membership(1, 9));
+  ASSERT_EQ(specs_.size(), 1U);
+  specs_[0].on_ready(Status::ok());
+  EXPECT_EQ(joined_, 1);
 }
 
 }  // namespace

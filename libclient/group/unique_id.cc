@@ -1,0 +1,48 @@
+// unique_id.cc: see unique_id.h.
+#include "libclient/group/unique_id.h"
+
+#include <cstring>
+#include <span>
+
+#include "base/codec.h"
+#include "libclient/launch/job_meeting.h"
+
+namespace hdt::client {
+
+void fields(auto& c, Is<IdContents> auto& id) {
+  c.number(id.magic);
+  c.bytes(id.seed);
+  c.string(id.rendezvous, sizeof(hdtUniqueId_t::internal));
+}
+
+Result<hdtUniqueId_t> pack_id(IdContents contents) {
+  hdtUniqueId_t id{};
+  std::string& rendezvous = contents.rendezvous;
+  constexpr size_t kRoom = sizeof id.internal - sizeof kIdMagic - kSeedBytes - sizeof(uint32_t);
+  while (rendezvous.size() > kRoom && rendezvous.rfind(',') != std::string::npos)
+    rendezvous.resize(rendezvous.rfind(','));
+  if (rendezvous.size() > kRoom)
+    return Status(Code::kInternal, "the daemon's address '" + rendezvous + "' is too long for an id");
+  Writer writer;
+  fields(writer, contents);
+  std::memcpy(id.internal, writer.written().data(), writer.written().size());
+  return id;
+}
+
+// What follows the contents is zero and is not looked at.
+Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
+  Reader reader(std::as_bytes(std::span(id.internal)));
+  IdContents contents;
+  fields(reader, contents);
+  if (reader.failed() || contents.magic != kIdMagic || contents.rendezvous.empty()) {
+    return Status(Code::kInvalidArgument, "the unique id was not made by hdtGetUniqueId");
+  }
+  return contents;
+}
+
+// The hash hides the seed: the key travels to daemons, the seed does not.
+Result<ipc::GroupKey> key_of_id(const IdContents& contents) {
+  return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
+}
+
+}  // namespace hdt::client
