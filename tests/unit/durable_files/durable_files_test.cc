@@ -13,7 +13,9 @@
 
 #include "base/atomic_file.h"
 #include "base/secret_file.h"
+#include "base/signing.h"
 #include "daemon/links/measurements_file.h"
+#include "daemon/protocol/trust.h"
 
 namespace {
 
@@ -98,6 +100,19 @@ TEST_F(DurableFiles, Measurements) {
   ASSERT_TRUE(daemon::save_measurements(file("measurements.json"), measured).is_ok());
   expect_durable("measurements.json", 0644);
   EXPECT_EQ(daemon::load_measurements(file("measurements.json")).value(), measured);
+}
+
+TEST_F(DurableFiles, KnownNodes) {
+  auto trust = daemon::Trust::open({"a key of the cluster", folder_, ""});
+  ASSERT_TRUE(trust.is_ok()) << trust.status().message();
+  const PublicKey key = SigningKey::make().take().public_key();
+  ASSERT_TRUE(trust.value()->check("n1", key, true).is_ok());
+  calls.clear();
+  ASSERT_TRUE(trust.value()->keep().is_ok());
+  expect_durable("known_nodes", 0600);
+  calls.clear();
+  ASSERT_TRUE(trust.value()->keep().is_ok());
+  EXPECT_TRUE(calls.empty()) << "nothing is new, so nothing is written";
 }
 
 }  // namespace
