@@ -227,6 +227,11 @@ TEST_F(HdtPlanFiles, SearchSaysWhichPlansItLeavesOut) {
   // The plan in the JSON is the plan in the file, and the one that the text is.
   EXPECT_THAT(training::read_all(file("plan.toml")), testing::EndsWith(json["plan"].get<std::string>()));
   EXPECT_EQ(training::read_all(file("plan.toml")), text.out);
+  // The search for a rival of that plan has left out the same.
+  const auto explained = hdt_plan(on_plan("explain"));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_THAT(explained.out,
+              testing::ContainsRegex("\nleft out: [0-9]+ placements of stages: no link between"));
 }
 
 TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {
