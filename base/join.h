@@ -1,6 +1,8 @@
 // join.h: lists in texts for people: "eth0, eth1".
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,18 @@ template <typename Texts>
 std::string join(const Texts& texts, std::string_view between) {
   return join(
       texts, between, [](const auto& text) -> const auto& { return text; });
+}
+
+// Numbers, of which only the first `most` are named: "0, 1, 2 and 7 more". A job may have thousands of ranks,
+// and a sentence is to be read.
+template <typename Numbers>
+std::string join_first(const Numbers& numbers, size_t most) {
+  std::string all;
+  for (auto number = numbers.begin(); number != numbers.end(); ++number) {
+    if (most-- == 0) return all + " and " + std::to_string(std::distance(number, numbers.end())) + " more";
+    all += (all.empty() ? "" : ", ") + std::to_string(*number);
+  }
+  return all;
 }
 
 }  // namespace hdt

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/atomic_file.h"
 #include "base/hmac.h"
 #include "base/signing.h"
 #include "base/unique_fd.h"
@@ -24,18 +25,6 @@ namespace {
 
 constexpr mode_t kOthers = S_IRWXO | S_IRWXG;
 constexpr size_t kClusterKeyBytes = 32;
-
-// Writes the whole text and waits until it is on the disk.
-Status written(int fd, const std::string& text, const std::string& path) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t put = ::write(fd, text.data() + done, text.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return Status::from_errno("writing " + path, errno);
-    done += static_cast<size_t>(put);
-  }
-  if (::fsync(fd) != 0) return Status::from_errno("writing " + path, errno);
-  return Status::ok();
-}
 
 }  // namespace
 
@@ -81,22 +70,10 @@ Result<std::string> read_secret_file(const std::string& path, size_t most_bytes,
 }
 
 Status make_secret_file(const std::string& path, const std::string& text) {
-  // Another thread of this process that makes the same file fails at O_EXCL.
-  const std::string fresh = fmt::format("{}.{}", path, ::getpid());
-  // O_EXCL and O_NOFOLLOW: nobody can have prepared a link at the temporary name.
-  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return Status::from_errno("making " + path, errno);
-  Status done = written(file.get(), text, path);
-  // link() fails if the name exists; rename() would replace what is there.
-  if (done.is_ok() && ::link(fresh.c_str(), path.c_str()) != 0) {
-    done = errno == EEXIST
-               ? Status(Code::kInvalidUsage, path +
-                                                 " exists already, and is not overwritten: move it away, or "
-                                                 "name another file")
-               : Status::from_errno("making " + path, errno);
-  }
-  (void)::unlink(fresh.c_str());
-  return done;
+  auto file = AtomicFile::create(path, S_IRUSR | S_IWUSR);
+  if (!file.is_ok()) return file.status();
+  HDT_RETURN_IF_ERROR(file.value()->write(text.data(), text.size()));
+  return file.value()->commit_new();
 }
 
 Result<std::string> new_cluster_key() {

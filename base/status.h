@@ -29,8 +29,12 @@ enum class Code : int {
   kConfig = 14,
   kNoBackend = 15,
 };
-// Codes are 0 to kCodeCount - 1. A code that was read from foreign memory or a message is checked against it.
+// Codes are 0 to kCodeCount - 1. A code that was read from foreign memory or a message is checked by
+// is_code().
 inline constexpr int kCodeCount = 16;
+constexpr bool is_code(Code code) {
+  return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount;
+}
 
 // A constant text for a code, "unknown code" for a number that is none.
 const char* code_text(Code code);

@@ -88,8 +88,6 @@ void fields(auto& c, Is<Text> auto& m) {
 
 namespace {
 
-bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
-
 // Whether the values are within their ranges. Most messages have none to check.
 bool is_valid(const auto&) { return true; }
 // `engines` bounds the number of eventfds, which the caller compares with the descriptors that have come.

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/join.h"
 #include "daemon/diagnosis/verdict.h"
 
 namespace hdt::daemon {
@@ -22,24 +23,13 @@ struct Told {
   const MakingFacts* facts;
 };
 
-// "0, 1, 2 and 7 more"
-std::string numbers(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i == kNamedRanks) return text + fmt::format(" and {} more", ranks.size() - kNamedRanks);
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  return text;
-}
-
 // "0, 1 (node a), 4 (node b)"
 std::string by_node(const std::vector<MakingRank>& joined) {
   std::map<std::string, std::vector<uint32_t>> nodes;
   for (const MakingRank& rank : joined) nodes[rank.node].push_back(rank.rank);
-  std::string text;
-  for (const auto& [node, ranks] : nodes)
-    text += (text.empty() ? "" : ", ") + numbers(ranks) + " (node " + node + ")";
-  return text;
+  return join(nodes, ", ", [](const auto& node) {
+    return join_first(node.second, kNamedRanks) + " (node " + node.first + ")";
+  });
 }
 
 // The noun for so many ranks.
@@ -89,7 +79,7 @@ MakingVerdict judge(const std::vector<Told>& told) {
       if (!here.contains(rank)) verdict.missing.push_back(rank);
     }
     text += fmt::format("{} {} of {} {} not joined; {} {}", have(verdict.missing.size()),
-                        numbers(verdict.missing), coordinator->ranks,
+                        join_first(verdict.missing, kNamedRanks), coordinator->ranks,
                         verdict.missing.size() == 1 ? "has" : "have", by_node(coordinator->joined),
                         coordinator->joined.size() == 1 ? "has" : "have");
     if (waits != nullptr && !waits->last_error.empty())

@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/contained.h"
+#include "base/start_thread.h"
 #include "transports/tried_path.h"
 
 namespace hdt::daemon {
@@ -98,6 +99,16 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   }
 }
 
+// What a thread works on. The thread and `running_` share it; until `done` only the thread uses the rest.
+struct PathTrials::Work {
+  MakeBackend make_backend;
+  std::vector<PathTrial> paths;
+  int64_t budget_ms;
+  Then then;
+  // The thread sets it as its last step; join() then returns at once.
+  std::atomic<bool> done{false};
+};
+
 // The threads use what their owner holds, so it waits for them.
 PathTrials::~PathTrials() {
   // Trials look at stop_ every kLookMs, so this takes little longer. Their `then` may still be called.
@@ -108,14 +119,32 @@ PathTrials::~PathTrials() {
 // Never waits: a thread is joined only when it has said that it is done.
 void PathTrials::join_ended() {
   std::erase_if(running_, [](Running& running) {
-    const bool done = running.done->load(std::memory_order_acquire);
+    const bool done = running.work->done.load(std::memory_order_acquire);
     if (done) running.thread.join();
     return done;
   });
 }
 
+// Nothing else catches exceptions on this thread. Whoever asked gets an answer after one as well.
+void PathTrials::run(Work& work) const {
+  (void)contained(
+      "trying paths",
+      [&] {
+        auto backend = work.make_backend();
+        if (!backend.is_ok()) return fail_all(work.paths, backend.status().message());
+        try_paths(*backend.value(), work.paths, work.budget_ms, stop_);
+      },
+      [&](const std::string& why) {
+        // First a text that needs no memory: a path without an error would count as one that works.
+        fail_all(work.paths, "not tried");
+        fail_all(work.paths, "not tried: " + why);
+      });
+  (void)contained("handing on the results of trials", [&] { work.then(std::move(work.paths)); });
+  work.done.store(true, std::memory_order_release);
+}
+
 // Limited, since each trial is a thread and each of its paths a connection, and other nodes may ask for
-// them. What is beyond the limit is answered at once, as not tried.
+// them. What is beyond the limit, or beyond one of the system's, is answered at once, as not tried.
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
   // Threads that have ended are joined here, at the next start, or by the destructor.
   join_ended();
@@ -125,22 +154,16 @@ void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, i
                         : "not tried: other trials are under way, ask again");
     return then(std::move(paths));
   }
-  // The thread sets `done` as its last step; join() then returns at once. Nothing else is shared with it,
-  // except stop_.
-  auto done = std::make_shared<std::atomic<bool>>(false);
-  running_.push_back(
-      {done, std::thread([this, done, make_backend = std::move(make_backend), paths = std::move(paths),
-                          budget_ms, then = std::move(then)]() mutable {
-         set_thread_name("hdt-trials");
-         auto backend = make_backend();
-         if (backend.is_ok()) {
-           try_paths(*backend.value(), paths, budget_ms, stop_);
-         } else {
-           fail_all(paths, backend.status().message());
-         }
-         then(std::move(paths));
-         done->store(true, std::memory_order_release);
-       })});
+  const std::shared_ptr<Work> work(
+      new Work{std::move(make_backend), std::move(paths), budget_ms, std::move(then)});
+  // The place of the thread is there before the thread is: without an owner it would end the process.
+  running_.reserve(running_.size() + 1);
+  auto thread = start_thread("hdt-trials", [this, work] { run(*work); });
+  if (!thread.is_ok()) {
+    fail_all(work->paths, "not tried: " + thread.status().message());
+    return work->then(std::move(work->paths));
+  }
+  running_.push_back({work, thread.take()});
 }
 
 }  // namespace hdt::daemon

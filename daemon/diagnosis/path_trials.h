@@ -48,19 +48,26 @@ class PathTrials {
  public:
   using MakeBackend = std::function<Result<std::unique_ptr<transport::Backend>>()>;
   using Then = std::function<void(std::vector<PathTrial>)>;
+  PathTrials() = default;
   ~PathTrials();
+  PathTrials(const PathTrials&) = delete;
+  PathTrials& operator=(const PathTrials&) = delete;
 
   // Tries the paths on a new thread, and calls `then` there with the results. If four trials are under
-  // way already, or there are more than 256 paths, `then` is called at once on the calling thread, and
-  // the paths have that as their errors. `make_backend` is called on the new thread.
+  // way already, there are more than 256 paths, or the system refuses the thread, `then` is called at once
+  // on the calling thread, and the paths have that as their errors. `make_backend` is called on the new
+  // thread. An exception there is the error of all paths.
   void start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then);
 
  private:
-  // A thread of trials; `done` is set by it at its end.
+  struct Work;
+  // A thread of trials.
   struct Running {
-    std::shared_ptr<std::atomic<bool>> done;
+    std::shared_ptr<Work> work;
     std::thread thread;
   };
+  // The body of a thread.
+  void run(Work& work) const;
   // Joins the threads that have ended.
   void join_ended();
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/join.h"
 #include "base/saturate.h"
 #include "daemon/diagnosis/group_view.h"
 #include "daemon/diagnosis/link_verdict.h"
@@ -88,14 +89,6 @@ const char* state_words(const std::string& process) {
     default:
       return "sleeping";
   }
-}
-
-// "0, 1, 2 and 7 more"
-std::string list(const std::vector<uint32_t>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return ranks.size() > kNamedRanks ? text + fmt::format(" and {} more", ranks.size() - kNamedRanks) : text;
 }
 
 // The judgement of one group under way. run() is called once; the other functions each look for one cause
@@ -268,7 +261,7 @@ class Judge {
     verdict_.node = node.name;
     return say(Cause::kUnreachableDaemon, ranks,
                fmt::format("the daemon of node {}, which has rank {}, does not answer: {}{}", node.name,
-                           list(ranks), node.silence, waiting()));
+                           join_first(ranks, kNamedRanks), node.silence, waiting()));
   }
 
   // One clause for each step of the circle. It may lead through several groups; the sentence is the same
@@ -322,7 +315,7 @@ class Judge {
                                       last->is_message() ? "message" : "call", last->sequence, last->text,
                                       seconds_since(member, last->ended_ns));
     std::string words = fmt::format("{} of {} is not entered by ", verdict_.operation, verdict_.group);
-    words += late.size() == 1 ? who(late[0]) : "rank " + list(late);
+    words += late.size() == 1 ? who(late[0]) : "rank " + join_first(late, kNamedRanks);
     words += fmt::format("; others have waited for {:.1f} s", verdict_.waiting_s);
     if (late.size() == 1) words += "; " + before;
     return say(Cause::kLateRank, late, words);

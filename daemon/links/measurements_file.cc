@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/atomic_file.h"
 #include "base/foreign_json.h"
 #include "base/unique_fd.h"
 #include "ipc/wake_page.h"
@@ -25,6 +25,8 @@ constexpr int kFormat = 2;
 constexpr size_t kMaxFileBytes = size_t{4} << 20;
 constexpr size_t kMaxLinks = 16'384;
 constexpr size_t kMaxNameBytes = 256;
+// Only this user writes it.
+constexpr mode_t kMode = 0644;
 // A hundred times what hardware does. A larger number was not measured.
 constexpr uint64_t kMostBytesPerSecond = 100'000'000'000'000;
 constexpr uint64_t kLongestLatencyNs = 10'000'000'000;
@@ -112,8 +114,8 @@ Result<KnownMeasurements> load_measurements(const std::string& path) {
   return *measurements;
 }
 
-// Called whenever something new was measured, which is rare. A crash leaves the old file or the new one,
-// and perhaps a `.new` beside it, which the next call replaces.
+// Called whenever something new was measured, which is rare. A crash or a power loss leaves the old file or
+// the new one.
 Status save_measurements(const std::string& path, const KnownMeasurements& measurements) {
   // Everything that is known, and not only the news: the file is replaced as a whole.
   json all = {{"format", kFormat}, {"links", json::array()}};
@@ -130,17 +132,7 @@ Status save_measurements(const std::string& path, const KnownMeasurements& measu
   }
   // Node names may hold bytes that are no UTF-8; they are replaced in the file.
   const std::string text = all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-  // The new file is complete before it takes the old one's name.
-  const std::string fresh = path + ".new";
-  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return Status::from_errno("writing " + fresh, errno);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t put = ::write(file.get(), text.data() + done, text.size() - done);
-    if (put < 0) return Status::from_errno("writing " + fresh, errno);
-    done += static_cast<size_t>(put);
-  }
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) return Status::from_errno("replacing " + path, errno);
-  return Status::ok();
+  return write_file_atomically(path, text, kMode);
 }
 
 }  // namespace hdt::daemon

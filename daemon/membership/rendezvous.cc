@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/hmac.h"
+#include "base/join.h"
 #include "base/saturate.h"
 #include "daemon/protocol/facts.h"
 
@@ -24,18 +25,6 @@ constexpr int64_t kOutcomeGraceMs = 5'000;
 // If two jobs of one user start at the same moment at one address, the only sign of it is that one rank
 // comes twice. So a group whose ranks meet at an address waits this long before it is made.
 constexpr int64_t kSettleMs = 300;
-
-// "1, 2, 5 and 7 more"
-std::string missing_ranks(const std::set<uint32_t>& missing) {
-  std::string text;
-  size_t named = 0;
-  for (uint32_t rank : missing) {
-    if (named++ == kNamedMissing)
-      return text + " and " + std::to_string(missing.size() - kNamedMissing) + " more";
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  }
-  return text;
-}
 
 // "\"ring\" on node n0"
 std::string configured(const Join& join) {
@@ -304,7 +293,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
     // The lowest missing rank is named as the one to blame.
     const auto refused = refuse(key, group, Code::kTimeout, static_cast<int32_t>(*missing.begin()),
                                 "making a group of " + std::to_string(group.ranks) + " ranks: rank " +
-                                    missing_ranks(missing) + " did not join in time" + hint);
+                                    join_first(missing, kNamedMissing) + " did not join in time" + hint);
     replies.insert(replies.end(), refused.begin(), refused.end());
   }
   erase(over);

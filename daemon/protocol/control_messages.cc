@@ -19,8 +19,6 @@ constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
 // in the place of an algorithm: the configuration has "auto"
 constexpr auto kAuto = static_cast<collectives::Algorithm>(0xff);
 
-bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
-
 }  // namespace
 
 // The settings are only a text here; they are parsed and checked where they are taken over

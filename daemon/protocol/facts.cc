@@ -73,7 +73,7 @@ const char* beyond_limits(const NodeFacts& facts) {
   // the ranks of all groups together
   constexpr uint64_t kMostMaking = uint64_t{16} * ipc::kMaxRanks;
   for (const GroupFacts& group : facts.groups) {
-    if (group.code < 0 || group.code >= kCodeCount) return "a failure of no kind";
+    if (!is_code(static_cast<Code>(group.code))) return "a failure of no kind";
     size_t ranks = group.local.size();
     for (const GroupNodeFacts& place : group.nodes) ranks += place.ranks.size();
     // Each rank appears at most twice: among `local`, and in `nodes`.

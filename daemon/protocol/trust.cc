@@ -4,15 +4,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
+#include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/hmac.h"
 #include "base/secret_file.h"
 #include "base/unique_fd.h"
@@ -30,6 +32,15 @@ constexpr size_t kMaxNodesBytes = size_t{4} << 20;
 constexpr size_t kMaxNodes = 16'384;
 // of a public key, in messages: enough for people to compare
 constexpr size_t kShownDigits = 16;
+// How long keep() waits for another daemon that writes the file, and how often it looks. Control's thread
+// waits.
+constexpr int64_t kLockMs = 500;
+constexpr useconds_t kLockAgainUs = 5'000;
+constexpr mode_t kKnownMode = 0600;
+// The first lines of known_nodes.
+constexpr char kKnownHead[] =
+    "# Nodes and their keys, as they were seen first (SECURITY.md). Remove the line of a node that was "
+    "installed anew.\n";
 // Separates this use of SHA-256 from others.
 constexpr char kNodeIdText[] = "HDT node id";
 
@@ -54,6 +65,73 @@ Result<SigningKey> lasting_key(const std::string& path) {
   auto key = SigningKey::parse(text.value());
   if (!key.is_ok()) return Status(key.status().code(), path + ": " + key.status().message());
   return key;
+}
+
+// The lock by which daemons of one state folder wait for each other. It is a file of its own, since the
+// file that it protects is replaced. It ends with the descriptor. kSystem: another process has held it for
+// too long.
+Result<UniqueFd> lock_of_all(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kKnownMode));
+  if (!file.valid()) return Status::from_errno("opening " + path, errno);
+  const Deadline deadline = Deadline::after_ms(kLockMs);
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno("locking " + path, errno);
+    if (deadline.expired())
+      return Status(Code::kSystem,
+                    fmt::format("{}: another process holds the lock, for {} ms", path, kLockMs));
+    ::usleep(kLockAgainUs);
+  }
+  return file;
+}
+
+// The text of a list of nodes, at most one byte more than it may have; "" if the file does not exist.
+Result<std::string> read_list(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    if (errno == ENOENT) return std::string();
+    return Status::from_errno("reading " + path, errno);
+  }
+  // A list that others could write would let them choose who is a peer.
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return Status(Code::kConfig, path + ": expected a regular file");
+  if ((info.st_uid != 0 && !is_this_user(info.st_uid)) || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Status(
+        Code::kConfig,
+        fmt::format("{}: others than root and this daemon's user can write it: chown {} {}; chmod go-w {}",
+                    path, ::geteuid(), path, path));
+  }
+  // Limited, so that a wrong file (a log) does not take all memory.
+  std::string text(kMaxNodesBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return Status::from_errno("reading " + path, errno);
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+// A later line of the same name counts.
+Result<std::map<std::string, PublicKey>> parse_nodes(const std::string& path, const std::string& text) {
+  std::map<std::string, PublicKey> nodes;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.empty() || line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string name, key_text, more;
+    words >> name >> key_text;
+    PublicKey key{};
+    if (text.size() > kMaxNodesBytes || nodes.size() >= kMaxNodes || words >> more ||
+        name.size() > kMaxName || !parse_hex(key_text, key)) {
+      return Status(
+          Code::kConfig,
+          fmt::format("{}:{}: expected \"NAME KEY\" with a key of 64 hexadecimal digits, of at most {} nodes",
+                      path, number, kMaxNodes));
+    }
+    nodes[name] = key;
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -158,35 +236,46 @@ void Trust::on_new(std::function<void()> call) {
   on_new_ = std::move(call);
 }
 
-// Not synced to the disk: after a crash of the machine a node that was new may count as new once
-// more.
+// Several daemons of one user may have this state folder, and an administrator may edit the file. So the new
+// names are added to what stands in the file now; its other lines, and the remarks, stay as they are.
+//
+// 1. What is new, under the mutex. Writing may take long, so the rest is done without it.
+// 2. The lock of all daemons of the folder, so that none adds lines to a text that another one replaces.
+// 3. The file's text, with the new names behind it. A file that cannot be read is not written over: its
+//    author would lose it.
+// 4. The new file takes the place of the old one, so that a reader finds either of them whole.
+// 5. What is known is what is in the file, and what check() has added meanwhile: that stays in unkept_ and
+//    calls for another keep().
 Status Trust::keep() {
   if (!lasting_ || is_listed()) return Status::ok();
-  std::set<std::string> written;
-  // 1. Copy what is known, under the lock; 2. write a new file beside the old one, without the lock,
-  //    since writing may take long; 3. put it in the place of the old one, so that a reader finds either
-  //    file whole; 4. mark what was written. What check() adds meanwhile stays in unkept_ and calls for
-  //    another keep().
-  std::string text =
-      "# Nodes and their keys, as they were seen first (SECURITY.md). Remove the line of a node that was "
-      "installed anew.\n";
+  std::map<std::string, PublicKey> news;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, key] : known_) text += node_line(name, key);
-    written = unkept_;
+    for (const std::string& name : unkept_) news.emplace(name, known_.at(name));
   }
-  const std::string fresh = known_path() + ".new";
-  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return Status::from_errno("writing " + fresh, errno);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t put = ::write(file.get(), text.data() + done, text.size() - done);
-    if (put < 0) return Status::from_errno("writing " + fresh, errno);
-    done += static_cast<size_t>(put);
+  // An earlier call has written those for which this one was asked.
+  if (news.empty()) return Status::ok();
+  const auto lock = lock_of_all(known_path() + ".lock");
+  if (!lock.is_ok()) return lock.status();
+  auto read = read_list(known_path());
+  if (!read.is_ok()) return read.status();
+  std::string text = read.value().empty() ? kKnownHead : read.take();
+  if (!text.ends_with('\n')) text += '\n';
+  auto nodes = parse_nodes(known_path(), text);
+  if (!nodes.is_ok()) return nodes.status();
+  const size_t before = text.size();
+  for (const auto& [name, key] : news) {
+    const std::string line = node_line(name, key);
+    // A file beyond the limits would keep the daemon from starting.
+    if (nodes.value().size() >= kMaxNodes || text.size() + line.size() > kMaxNodesBytes) break;
+    // Where the file has the name already, it counts.
+    if (nodes.value().emplace(name, key).second) text += line;
   }
-  if (std::rename(fresh.c_str(), known_path().c_str()) != 0)
-    return Status::from_errno("replacing " + known_path(), errno);
-  const std::lock_guard lock(mutex_);
-  for (const std::string& name : written) unkept_.erase(name);
+  if (text.size() != before) HDT_RETURN_IF_ERROR(write_file_atomically(known_path(), text, kKnownMode));
+  const std::lock_guard guard(mutex_);
+  for (const auto& [name, key] : news) unkept_.erase(name);
+  for (const std::string& name : unkept_) nodes.value().emplace(name, known_.at(name));
+  known_ = nodes.take();
   return Status::ok();
 }
 
@@ -211,46 +300,10 @@ std::string node_line(const std::string& name, const PublicKey& key) {
   return name + " " + hex_text(key) + "\n";
 }
 
-// A file that does not exist is an empty list. A later line of the same name counts.
 Result<std::map<std::string, PublicKey>> read_nodes(const std::string& path) {
-  std::map<std::string, PublicKey> nodes;
-  errno = 0;
-  std::ifstream file(path);
-  if (!file) {
-    if (errno == ENOENT) return nodes;
-    return Status::from_errno("reading " + path, errno);
-  }
-  // A list that others could write would let them choose who is a peer.
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
-    return Status(Code::kConfig, path + ": expected a regular file");
-  if ((info.st_uid != 0 && !is_this_user(info.st_uid)) || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return Status(
-        Code::kConfig,
-        fmt::format("{}: others than root and this daemon's user can write it: chown {} {}; chmod go-w {}",
-                    path, ::geteuid(), path, path));
-  }
-  // Limits, so that a wrong file (a log, a device) does not take all memory.
-  size_t bytes = 0;
-  int number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    bytes += line.size();
-    if (line.empty() || line.starts_with('#')) continue;
-    std::istringstream words(line);
-    std::string name, key_text, more;
-    words >> name >> key_text;
-    PublicKey key{};
-    if (bytes > kMaxNodesBytes || nodes.size() >= kMaxNodes || words >> more || name.size() > kMaxName ||
-        !parse_hex(key_text, key)) {
-      return Status(
-          Code::kConfig,
-          fmt::format("{}:{}: expected \"NAME KEY\" with a key of 64 hexadecimal digits, of at most {} nodes",
-                      path, number, kMaxNodes));
-    }
-    nodes[name] = key;
-  }
-  return nodes;
+  const auto text = read_list(path);
+  if (!text.is_ok()) return text.status();
+  return parse_nodes(path, text.value());
 }
 
 }  // namespace hdt::daemon

@@ -69,8 +69,10 @@ class Trust {
   // Sets what check() calls when it has remembered a node, on check()'s thread and outside of the lock.
   // The callee arranges that keep() is called soon, on a thread that may write files.
   void on_new(std::function<void()> call);
-  // Writes known_nodes anew, with all nodes that are known, and replaces the file in one step. One thread
-  // at a time. kSystem: it could not be written; the next call writes it all.
+  // Adds the nodes that are new to known_nodes, and replaces the file in one step. Other lines of the file
+  // stay as they are, and take effect. One thread at a time; waits half a second at most for another daemon
+  // that writes the file. kSystem: it could not be written; kConfig: the file is not as it must be. The next
+  // call writes it all.
   Status keep();
 
  private:

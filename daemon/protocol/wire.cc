@@ -102,18 +102,16 @@ bool is_valid(const auto&) { return true; }
 bool is_valid(const GroupHello& m) { return m.restart_ms >= 0 && m.restart_ms <= kMaxRestartMs; }
 bool is_valid(const CallMessage& m) { return ipc::is_sound(m.call); }
 bool is_valid(const OutputMessage& m) { return ipc::is_sound(m.call); }
-// A failure is neither kSuccess (0) nor kInProgress (1).
+// A failure is neither kSuccess nor kInProgress.
 bool is_valid(const GroupFailed& m) {
-  return static_cast<int>(m.code) >= 2 && static_cast<int>(m.code) < kCodeCount;
+  return is_code(m.code) && m.code != Code::kSuccess && m.code != Code::kInProgress;
 }
 // A measurement belongs to a link: a group in it is malformed.
 bool is_valid(const ProbeMessage& m) {
   return m.group == 0 && m.kind >= ProbeMessage::Kind::kHere && m.kind <= ProbeMessage::Kind::kTurn;
 }
 // kSuccess is an answer as well.
-bool is_valid(const ClassReady& m) {
-  return static_cast<int>(m.code) >= 0 && static_cast<int>(m.code) < kCodeCount;
-}
+bool is_valid(const ClassReady& m) { return is_code(m.code); }
 // It concerns the link, so no group may be named.
 bool is_valid(const LinkUnused& m) { return m.group == 0; }
 

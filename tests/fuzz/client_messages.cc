@@ -11,8 +11,6 @@ namespace hdt::ipc::fuzz_client_messages {
 
 using fuzz::Bytes;
 
-bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
-
 template <typename Message>
 bool same(const Result<Message>& read, std::span<const std::byte> input,
           Bytes (*write)(const Message&) = nullptr) {

@@ -11,8 +11,6 @@ namespace hdt::daemon::fuzz_control_messages {
 
 using fuzz::Bytes;
 
-bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
-
 void check(const NodeInfo& node) {
   HDT_HOLDS(node.name.size() <= kMaxName && node.address.size() < ipc::kMaxAddressBytes);
   HDT_HOLDS(node.rails.size() <= ipc::kMaxEngines);

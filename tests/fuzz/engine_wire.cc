@@ -12,8 +12,6 @@ namespace hdt::daemon::fuzz_engine_wire {
 
 using fuzz::Bytes;
 
-bool is_code(Code code) { return static_cast<int>(code) >= 0 && static_cast<int>(code) < kCodeCount; }
-
 struct CheckNote {
   template <typename Other>
   void operator()(const Other&) const {}

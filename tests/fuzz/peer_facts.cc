@@ -80,8 +80,7 @@ bool take_facts(std::span<const std::byte> input) {
   HDT_HOLDS(again.is_ok() && dump(again.value()) == told);
   for (const GroupFacts& group : facts.groups) {
     for (const RankFacts& rank : group.local) {
-      for (const ipc::Operation& operation : rank.operations)
-        HDT_HOLDS(static_cast<int>(operation.code) >= 0 && static_cast<int>(operation.code) < kCodeCount);
+      for (const ipc::Operation& operation : rank.operations) HDT_HOLDS(is_code(operation.code));
     }
   }
   for (const bool is_own : {true, false}) {

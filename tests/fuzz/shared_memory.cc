@@ -168,7 +168,7 @@ void read_recordings(const Segment& segment) {
       HDT_HOLDS(!operation.kind.empty() && !operation.text.empty());
       HDT_HOLDS(operation.entered_ns >= 1 && operation.entered_ns <= 9000);
       HDT_HOLDS(operation.ended_ns == 0 || operation.ended_ns >= operation.entered_ns);
-      HDT_HOLDS(static_cast<int>(operation.code) >= 0 && static_cast<int>(operation.code) < kCodeCount);
+      HDT_HOLDS(is_code(operation.code));
       HDT_HOLDS(operation.peer >= -1 && operation.peer <= UINT32_MAX);
     }
   }

@@ -93,8 +93,10 @@ struct SearchCommandOptions {
   std::string schedule = "1f1b";
   // File for the plan. Empty: standard output.
   std::string output;
+  // Print JSON, which has the plan's file in it, instead of the plan.
+  bool json = false;
 };
-// Writes the plan, headed by a comment with its step and what is known about it.
+// Writes the plan, headed by a comment with its step, what is known about it, and what was left out.
 Status search_command(const SearchCommandOptions& options);
 
 // `hdt-plan simulate`: steps an hour on machines that fail.

@@ -69,17 +69,17 @@ Status explain_command(const ExplainOptions& options) {
   for (const plan::Change& change : changes.value())
     fmt::print("  {:+6.1f} %  {}\n", 100 * (step / change.step_seconds - 1), change.what);
   // 3. The best plan of another shape, by a search.
-  const auto rival = plan::best_rival(given, plan);
-  if (!rival.is_ok()) return rival.status();
+  const auto search = plan::best_rival(given, plan);
+  if (!search.is_ok()) return search.status();
   fmt::print("\nplan       {}\n", plan::plan_text(plan, inputs.cluster));
-  if (!rival.value()) {
+  if (const auto& rival = search.value().rival) {
+    fmt::print("{}  {}: {:.6g} s, {:+.2f} %; {}\n", rival->step_seconds < step ? "faster   " : "runner-up",
+               plan::plan_text(rival->plan, inputs.cluster), rival->step_seconds,
+               100 * (rival->step_seconds / step - 1), rival->reason);
+  } else {
     fmt::print("runner-up  none: no plan of another shape was played\n");
-    return Status::ok();
   }
-  fmt::print("{}  {}: {:.6g} s, {:+.2f} %; {}\n",
-             rival.value()->step_seconds < step ? "faster   " : "runner-up",
-             plan::plan_text(rival.value()->plan, inputs.cluster), rival.value()->step_seconds,
-             100 * (rival.value()->step_seconds / step - 1), rival.value()->reason);
+  for (const std::string& text : plan::left_out_texts(search.value().left_out)) fmt::print("{}\n", text);
   return Status::ok();
 }
 

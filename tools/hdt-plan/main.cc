@@ -164,6 +164,7 @@ int main(int argc, char** argv) {
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
+  search_app->add_flag("--json", search.json, "print JSON, with the plan's text in it");
   search_app->callback([&] { run = [&] { return hdt::tools::search_command(search); }; });
 
   hdt::tools::ExplainOptions explain;

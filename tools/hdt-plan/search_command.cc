@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
@@ -30,6 +31,24 @@ const char* proof_text(plan::SearchProof proof) {
   return "put together from classes of equal replicas: not proven to be the fastest";
 }
 
+// Of what was left out, all pairs of kinds of nodes are listed.
+void print_json(const plan::SearchResult& result, double bound_seconds, const char* proof) {
+  nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
+  for (const plan::LeftOut& left : result.left_out) {
+    left_out.push_back({{"placements", left.placements},
+                        {"nodes", {left.link.from, left.link.to}},
+                        {"kinds", {left.link.from_kind, left.link.to_kind}},
+                        {"reason", left.link.text()}});
+  }
+  const nlohmann::ordered_json json = {{"step_seconds", result.step_seconds},
+                                       {"bound_seconds", bound_seconds},
+                                       {"plans_played", result.predictions},
+                                       {"proof", proof},
+                                       {"left_out", left_out},
+                                       {"plan", plan::to_toml(result.plan)}};
+  fmt::print("{}\n", json.dump(2));
+}
+
 }  // namespace
 
 Status search_command(const SearchCommandOptions& options) {
@@ -55,18 +74,19 @@ Status search_command(const SearchCommandOptions& options) {
   if (!found.is_ok()) return found.status();
   const plan::SearchResult& result = found.value();
   const double ideal = plan::ideal_seconds(given, options.global_batch_size);
+  const char* const proof = options.equal ? "the best of all equal splits" : proof_text(result.proof);
   // A comment in TOML, so that standard output as a whole is a plan.
-  const std::string summary =
+  std::string summary =
       fmt::format("# step {:.6g} s, {:.2f} % of the bound of {:.6g} s; {} plans played; {}\n",
-                  result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions,
-                  options.equal ? "the best of all equal splits" : proof_text(result.proof));
+                  result.step_seconds, 100 * ideal / result.step_seconds, ideal, result.predictions, proof);
+  for (const std::string& text : plan::left_out_texts(result.left_out)) summary += "# " + text + "\n";
   const std::string text = summary + plan::to_toml(result.plan);
-  if (options.output.empty()) {
-    fmt::print("{}", text);
-    return Status::ok();
+  if (!options.output.empty()) HDT_RETURN_IF_ERROR(write_output("--output", options.output, text));
+  if (options.json) {
+    print_json(result, ideal, proof);
+  } else {
+    fmt::print("{}", options.output.empty() ? text : summary);
   }
-  HDT_RETURN_IF_ERROR(write_output("--output", options.output, text));
-  fmt::print("{}", summary);
   return Status::ok();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "base/start_thread.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/engine/hdt_operation.h"
 #include "training/plan/describe/profile.h"
@@ -45,11 +46,19 @@ class Sums {
   Memory<float> values_;  // zeros, except for the first
 };
 
-// Sums on a thread of its own until stop(). When the constructor returns, the first sum is complete, so
-// the connection is warm.
+// Sums on a thread of its own until stop().
 class Traffic {
  public:
-  explicit Traffic(Sums& sums) : thread_([this, &sums] { run(sums); }) { started_.wait(false); }
+  Traffic() = default;
+  // When it returns, the first sum is complete, so the connection is warm. To be called once. kSystem: a
+  // limit refuses the thread.
+  Status start(Sums& sums) {
+    auto thread = start_thread("hdt-traffic", [this, &sums] { run(sums); });
+    if (!thread.is_ok()) return thread.status();
+    thread_ = thread.take();
+    started_.wait(false);
+    return Status::ok();
+  }
   ~Traffic() { (void)stop(); }
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
@@ -73,7 +82,6 @@ class Traffic {
   std::atomic<bool> stopping_ = false;
   // Belongs to the thread until it is joined.
   Status status_;
-  // The last member, so that the others exist when the thread starts.
   std::thread thread_;
 };
 
@@ -110,7 +118,8 @@ Result<std::map<std::string, double>> time_overlap(const TrainFlags& flags, trai
     std::vector<double> beside;
     for (int i = 0; i < kPairs; ++i) {
       alone.push_back(unit_seconds(flags, units, device.slow_down));
-      Traffic traffic(sums);
+      Traffic traffic;
+      HDT_RETURN_IF_ERROR(traffic.start(sums));
       beside.push_back(unit_seconds(flags, units, device.slow_down));
       HDT_RETURN_IF_ERROR(traffic.stop());
     }

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/median.h"
 #include "tools/hdt-train/link_timing.h"
 #include "tools/hdt-train/overlap_timing.h"
 #include "tools/hdt-train/readiness.h"
 #include "tools/hdt-train/unit_timing.h"
-#include "training/data/atomic_file.h"
 #include "training/engine/hdt_operation.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/torch/torch_stage.h"
@@ -198,7 +198,7 @@ Status prepare_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) return Status::from_errno("--profile: cannot create the folder " + folder, error.value());
   for (const char* file : {kProfileFile, kModelFile}) {
-    const Status writable = training::check_writable(folder + file);
+    const Status writable = check_writable(folder + file);
     if (!writable.is_ok()) return {writable.code(), "--profile: " + writable.message()};
   }
   return Status::ok();
@@ -222,10 +222,10 @@ Status run_profile(const TrainFlags& flags, Communicator& world) {
   for (const auto& [device, slowdown] : links.slowdowns)
     fmt::print("{:<12} computes {:.3f} times as long beside communication\n", device, slowdown);
   add_compute(flags, profile);
-  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + kProfileFile,
-                                                      remarks(flags, links) + plan::to_toml(profile)));
-  HDT_RETURN_IF_ERROR(training::write_file_atomically(flags.profile_folder + kModelFile,
-                                                      plan::to_toml(model_of(flags.shape))));
+  HDT_RETURN_IF_ERROR(write_file_atomically(flags.profile_folder + kProfileFile,
+                                            remarks(flags, links) + plan::to_toml(profile)));
+  HDT_RETURN_IF_ERROR(
+      write_file_atomically(flags.profile_folder + kModelFile, plan::to_toml(model_of(flags.shape))));
   fmt::print("written: {0}/profile.toml, {0}/model.toml\n", flags.profile_folder);
   return Status::ok();
 }

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "training/data/atomic_file.h"
+#include "base/atomic_file.h"
 
 namespace hdt::tools {
 
@@ -33,7 +33,7 @@ Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout
 Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
   std::unique_ptr<Reporter> reporter(new Reporter(flags));
   if (!flags.loss_curve.empty()) {
-    const Status writable = training::check_writable(flags.loss_curve);
+    const Status writable = check_writable(flags.loss_curve);
     if (!writable.is_ok()) return Status(writable.code(), "--loss-curve: " + writable.message());
   }
   if (!flags.tensorboard_dir.empty()) {

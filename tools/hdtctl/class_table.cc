@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/join.h"
+#include "tools/hdtctl/json_fields.h"
 
 namespace hdt::ctl {
 
@@ -20,9 +21,8 @@ std::string list(const nlohmann::json& names) {
 std::string class_table(const nlohmann::json& answer) {
   return fmt::format(
       "class {} on all nodes of its groups: backends {}; nics {}; algorithm {}; priority {}; weight {}\n",
-      answer["class"].get<std::string>(), list(answer["backends"]), list(answer["nics"]),
-      answer["algorithm"].get<std::string>(), answer["priority"].get<std::string>(),
-      answer["weight"].get<int>());
+      text_at(answer, "class"), list(answer.at("backends")), list(answer.at("nics")),
+      text_at(answer, "algorithm"), text_at(answer, "priority"), whole_at(answer, "weight"));
 }
 
 }  // namespace hdt::ctl

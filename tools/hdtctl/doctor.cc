@@ -115,7 +115,7 @@ class Examination {
   // NICs that are down.
   void nics(const json& own) {
     for (const json& nic : list_of(own, "nics")) {
-      if (nic.value("up", true)) continue;
+      if (flag_of(nic, "up", true)) continue;
       note(Level::kProblem, "reach",
            fmt::format("NIC {} ({}) is down", text_of(nic, "name"), text_of(nic, "address")),
            fmt::format("ip link set {} up, or leave it out with nics.exclude", text_of(nic, "name")));
@@ -226,12 +226,12 @@ class Examination {
     const bool outside = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
       return !text_of(nic, "address").starts_with("127.");
     });
-    if (own.value("own_host_only", false)) {
+    if (flag_of(own, "own_host_only")) {
       note(Level::kWarning, "permissions",
            "no cluster key: only daemons of this host are peers, and no group has nodes on two hosts",
            "hdtctl key new --output /etc/hdt/cluster.key, the same file on all nodes as "
            "security.cluster_key_file");
-    } else if (outside && !own.value("cluster_key", false)) {
+    } else if (outside && !flag_of(own, "cluster_key")) {
       note(Level::kWarning, "permissions",
            "no cluster key: any machine that reaches this node can join its groups",
            "security.cluster_key_file, the same file on all nodes");

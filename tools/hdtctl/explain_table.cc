@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/hdtctl/json_fields.h"
 #include "tools/hdtctl/status_table.h"
 
 namespace hdt::ctl {
@@ -20,29 +21,26 @@ std::string time(double seconds) {
 }  // namespace
 
 std::string explain_table(const nlohmann::json& all) {
-  std::string text =
-      fmt::format("{} in group {} (class {}): {} rank(s) on {} node(s)", all["call"].get<std::string>(),
-                  all["group"].get<std::string>(), all["class"].get<std::string>(), all["ranks"].get<int>(),
-                  all["nodes"].get<int>());
+  std::string text = fmt::format("{} in group {} (class {}): {} rank(s) on {} node(s)", text_at(all, "call"),
+                                 text_at(all, "group"), text_at(all, "class"), whole_at(all, "ranks"),
+                                 whole_at(all, "nodes"));
   if (all.contains("chunks")) {
-    text += fmt::format(", {} chunk(s) of {}", all["chunks"].get<uint64_t>(),
-                        bytes(all["chunk_bytes"].get<double>()));
+    text += fmt::format(", {} chunk(s) of {}", whole_at(all, "chunks"), bytes(number_at(all, "chunk_bytes")));
   }
-  text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", all["configured"].get<std::string>(),
-                      all["picked"].is_null() ? "none" : all["picked"].get<std::string>(),
-                      all["why"].get<std::string>());
+  text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", text_at(all, "configured"),
+                      all.at("picked").is_null() ? "none" : text_at(all, "picked"), text_at(all, "why"));
   // A group of one node has no algorithms between nodes.
-  if (all["candidates"].empty()) return text;
+  if (list_at(all, "candidates").empty()) return text;
   text += all.contains("hand_over_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",
-                                                    time(all["hand_over_s"].get<double>()))
+                                                    time(number_at(all, "hand_over_s")))
                                       : "\nalgorithms:\n";
-  for (const auto& candidate : all["candidates"]) {
-    const auto name = candidate["algorithm"].get<std::string>();
+  for (const auto& candidate : list_at(all, "candidates")) {
+    const auto name = text_at(candidate, "algorithm");
     std::string remark = candidate.contains("predicted_s")
-                             ? "predicted " + time(candidate["predicted_s"].get<double>())
+                             ? "predicted " + time(number_at(candidate, "predicted_s"))
                              : "possible";
-    if (candidate.contains("left_out")) remark = "left out: " + candidate["left_out"].get<std::string>();
-    text += fmt::format("{} {:<20} {}\n", name == all["picked"] ? " *" : "  ", name, remark);
+    if (candidate.contains("left_out")) remark = "left out: " + text_at(candidate, "left_out");
+    text += fmt::format("{} {:<20} {}\n", name == all.at("picked") ? " *" : "  ", name, remark);
   }
   return text;
 }

@@ -26,6 +26,7 @@
 #include "tools/hdtctl/class_table.h"
 #include "tools/hdtctl/doctor.h"
 #include "tools/hdtctl/explain_table.h"
+#include "tools/hdtctl/json_fields.h"
 #include "tools/hdtctl/key_command.h"
 #include "tools/hdtctl/link_table.h"
 #include "tools/hdtctl/status_table.h"
@@ -39,8 +40,8 @@ constexpr int kFailed = 1;
 // The longest answer is the trace of a large job.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 30;
 
-// Turns an answer into text for people. Throws json::exception if a field has another type than expected.
-// The fields must be there: the const operator[] of json only asserts that they are.
+// Turns an answer into text for people. Throws json::exception if a field is missing or has another type than
+// expected (json_fields.h).
 using Table = std::string (*)(const nlohmann::json&);
 using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
@@ -78,7 +79,9 @@ int with_answer(const Asked& daemon, const Question& ask,
   try {
     return use(parsed.value());
   } catch (const nlohmann::json::exception& error) {
-    std::fprintf(stderr, "hdtctl: the daemon at %s sent an answer that makes no sense: %s\n",
+    std::fprintf(stderr,
+                 "hdtctl: the daemon at %s sent an answer that makes no sense to this hdtctl: %s; use the "
+                 "hdtctl of the daemon's release\n",
                  daemon.socket.c_str(), error.what());
     return kFailed;
   }
@@ -101,11 +104,11 @@ int write_trace(const Asked& daemon, const std::string& path) {
         return session.ask_json({"trace", ""});
       },
       [&](const nlohmann::json& answer) {
-        for (const auto& node : answer["nodes"]) {
+        for (const auto& node : hdt::ctl::list_at(answer, "nodes")) {
           // A part of a trace is better than none.
-          if (node["answered"].get<bool>()) continue;
+          if (hdt::ctl::flag_at(node, "answered")) continue;
           std::fprintf(stderr, "hdtctl: node %s is not in the trace: %s\n",
-                       node["name"].get<std::string>().c_str(), node["silence"].get<std::string>().c_str());
+                       hdt::ctl::text_at(node, "name").c_str(), hdt::ctl::text_at(node, "silence").c_str());
         }
         errno = 0;
         std::ofstream file(path);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/join.h"
+#include "tools/hdtctl/json_fields.h"
 
 namespace hdt::ctl {
 
@@ -24,20 +25,20 @@ namespace {
 
 // Numbers with commas between.
 std::string ranks(const nlohmann::json& list) {
-  return join(list, ",", [](const nlohmann::json& rank) { return std::to_string(rank.get<int64_t>()); });
+  return join(list, ",", [](const nlohmann::json& rank) { return std::to_string(whole(rank)); });
 }
 
 // Sessions, groups and peers of other users are counted only. Root and the daemon's own user see all of
 // them, and then there is no such count.
 std::string of_others(const nlohmann::json& status, const char* what) {
   if (!status.contains("others")) return "";
-  const auto count = status["others"].value(what, uint64_t{0});
+  const auto count = number_of(status.at("others"), what);
   return count == 0 ? "" : fmt::format(", and {} of other users", count);
 }
 
 // The daemon's own use of resources. A field that is missing counts as 0.
 std::string own_use(const nlohmann::json& use) {
-  const auto number = [&](const char* key) { return use.value(key, uint64_t{0}); };
+  const auto number = [&](const char* key) { return number_of(use, key); };
   const auto size = [&](const char* key) { return bytes(static_cast<double>(number(key))); };
   return fmt::format(
       "daemon: {} of {} descriptors, {} port(s) listening and {} connected, {} thread(s), {} of memory, {} "
@@ -51,63 +52,60 @@ std::string own_use(const nlohmann::json& use) {
 }  // namespace
 
 std::string status_table(const nlohmann::json& status) {
-  std::string text = fmt::format("node {}: {}{}, pid {}, up {:.0f} s, socket {}, address {}\n",
-                                 status["node"].get<std::string>(), status["software"].get<std::string>(),
-                                 status["embedded"].get<bool>() ? " (embedded)" : "",
-                                 status["pid"].get<int>(), status["uptime_s"].get<double>(),
-                                 status["socket"].get<std::string>(), status["address"].get<std::string>());
-  if (status.contains("daemon")) text += own_use(status["daemon"]);
-  text += fmt::format("\nsessions: {}{}\n", status["sessions"].size(), of_others(status, "sessions"));
-  for (const auto& session : status["sessions"]) {
-    text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", session["pid"].get<int>(),
-                        session["uid"].get<int>(), session["ranks"].get<int>());
+  std::string text = fmt::format(
+      "node {}: {}{}, pid {}, up {:.0f} s, socket {}, address {}\n", text_at(status, "node"),
+      text_at(status, "software"), flag_at(status, "embedded") ? " (embedded)" : "", whole_at(status, "pid"),
+      number_at(status, "uptime_s"), text_at(status, "socket"), text_at(status, "address"));
+  if (status.contains("daemon")) text += own_use(status.at("daemon"));
+  text +=
+      fmt::format("\nsessions: {}{}\n", list_at(status, "sessions").size(), of_others(status, "sessions"));
+  for (const auto& session : list_at(status, "sessions")) {
+    text += fmt::format("  pid {:<8} uid {:<6} ranks {}\n", whole_at(session, "pid"),
+                        whole_at(session, "uid"), whole_at(session, "ranks"));
   }
   // Each user's share of the limited resources; zeros are left out.
-  for (const auto& user : status["limits"]["users"]) {
-    text += fmt::format("  uid {}{}:", user["uid"].get<int64_t>(),
-                        user["limited"].get<bool>() ? "" : " (without limits)");
-    for (const auto& [name, limit] : status["limits"]["each"].items()) {
-      const auto used = user[name].get<int64_t>();
-      if (used != 0) text += fmt::format(" {} {}/{}", name, used, limit.get<int64_t>());
+  for (const auto& user : list_at(status.at("limits"), "users")) {
+    text += fmt::format("  uid {}{}:", whole_at(user, "uid"),
+                        flag_at(user, "limited") ? "" : " (without limits)");
+    for (const auto& [name, limit] : status.at("limits").at("each").items()) {
+      const int64_t used = whole_at(user, name.c_str());
+      if (used != 0) text += fmt::format(" {} {}/{}", name, used, whole(limit));
     }
     text += "\n";
   }
-  text += fmt::format("\ngroups: {}{}\n", status["groups"].size(), of_others(status, "groups"));
-  for (const auto& group : status["groups"]) {
-    text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), user {}, {}\n",
-                        group["id"].get<std::string>(), group["class"].get<std::string>(),
-                        group["ranks"].get<int>(), group["nodes"].size(), ranks(group["users"]),
-                        group["state"].get<std::string>());
-    for (const auto& node : group["nodes"]) {
-      text += fmt::format("    node {}: rank {}\n", node["name"].get<std::string>(), ranks(node["ranks"]));
+  text += fmt::format("\ngroups: {}{}\n", list_at(status, "groups").size(), of_others(status, "groups"));
+  for (const auto& group : list_at(status, "groups")) {
+    text += fmt::format("  {} class {:<10} {} rank(s) on {} node(s), user {}, {}\n", text_at(group, "id"),
+                        text_at(group, "class"), whole_at(group, "ranks"), list_at(group, "nodes").size(),
+                        ranks(group.at("users")), text_at(group, "state"));
+    for (const auto& node : list_at(group, "nodes")) {
+      text += fmt::format("    node {}: rank {}\n", text_at(node, "name"), ranks(node.at("ranks")));
     }
     // Ranks of this node.
-    for (const auto& rank : group["local"]) {
-      const int pid = rank["pid"].get<int>();
-      text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", rank["rank"].get<int>(),
-                          pid != 0 ? std::to_string(pid) : "not known", rank["calls"].get<uint64_t>(),
-                          rank["left"].get<bool>() ? ", left" : "");
+    for (const auto& rank : list_at(group, "local")) {
+      const int64_t pid = whole_at(rank, "pid");
+      text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", whole_at(rank, "rank"),
+                          pid != 0 ? std::to_string(pid) : "not known", whole_at(rank, "calls"),
+                          flag_at(rank, "left") ? ", left" : "");
     }
-    if (group.contains("failure")) text += "    " + group["failure"].get<std::string>() + "\n";
+    if (group.contains("failure")) text += "    " + text_at(group, "failure") + "\n";
     if (group.contains("stays_for"))
-      text += "    its ranks here have left; " + group["stays_for"].get<std::string>() + "\n";
+      text += "    its ranks here have left; " + text_at(group, "stays_for") + "\n";
   }
-  text += fmt::format("\npeers: {}{}\n", status["peers"].size(), of_others(status, "peers"));
-  for (const auto& peer : status["peers"]) {
-    text += fmt::format("  node {} over {}: {}, class {}\n", peer["node"].get<std::string>(),
-                        peer["backend"].get<std::string>(), peer["state"].get<std::string>(),
-                        peer["class"].get<std::string>());
-    for (const auto& rail : peer["rails"]) {
-      text += fmt::format(
-          "    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)", rail["backend"].get<std::string>(),
-          rail["nic"].get<std::string>(), rail["local"].get<std::string>(), rail["remote"].get<std::string>(),
-          rail["state"].get<std::string>(), bytes(rail["bytes_out"].get<double>()),
-          bytes(rail["mean_bytes_per_s_out"].get<double>()), bytes(rail["bytes_in"].get<double>()),
-          bytes(rail["mean_bytes_per_s_in"].get<double>()));
+  text += fmt::format("\npeers: {}{}\n", list_at(status, "peers").size(), of_others(status, "peers"));
+  for (const auto& peer : list_at(status, "peers")) {
+    text += fmt::format("  node {} over {}: {}, class {}\n", text_at(peer, "node"), text_at(peer, "backend"),
+                        text_at(peer, "state"), text_at(peer, "class"));
+    for (const auto& rail : list_at(peer, "rails")) {
+      text += fmt::format("    rail {} on {}: {} - {} {}: out {} ({}/s), in {} ({}/s)",
+                          text_at(rail, "backend"), text_at(rail, "nic"), text_at(rail, "local"),
+                          text_at(rail, "remote"), text_at(rail, "state"),
+                          bytes(number_at(rail, "bytes_out")), bytes(number_at(rail, "mean_bytes_per_s_out")),
+                          bytes(number_at(rail, "bytes_in")), bytes(number_at(rail, "mean_bytes_per_s_in")));
       // Only rails that were ever lost have more to say.
-      if (const auto losses = rail["losses"].get<uint64_t>(); losses > 0) {
+      if (const auto losses = whole_at(rail, "losses"); losses > 0) {
         text += fmt::format(", lost {} time(s), sent again {}, last: {}", losses,
-                            bytes(rail["bytes_resent"].get<double>()), rail["last_error"].get<std::string>());
+                            bytes(number_at(rail, "bytes_resent")), text_at(rail, "last_error"));
       }
       text += "\n";
     }

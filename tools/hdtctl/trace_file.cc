@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/saturate.h"
+#include "tools/hdtctl/json_fields.h"
 
 namespace hdt::ctl {
 
@@ -26,13 +27,13 @@ class Trace {
  public:
   // All ranks of one node, as process `number`.
   void add_node(const json& node, int number) {
-    name("process_name", number, 0, "node " + node.at("name").get<std::string>());
-    offset_ns_ = node.at("offset_ns").get<int64_t>();
+    name("process_name", number, 0, "node " + text_at(node, "name"));
+    offset_ns_ = whole_at(node, "offset_ns");
     // By the node's own clock: the end of operations that are still under way. A node that has not
     // answered has no operations.
-    now_ns_ = node.at("now_ns").get<int64_t>();
-    for (const auto& group : node.at("groups")) {
-      for (const auto& rank : group.at("local")) {
+    now_ns_ = whole_at(node, "now_ns");
+    for (const auto& group : list_at(node, "groups")) {
+      for (const auto& rank : list_at(group, "local")) {
         add_rank(rank, group, number);
       }
     }
@@ -49,23 +50,22 @@ class Trace {
   // Gives each operation to the first lane that is free when it begins. Ranks of all groups of a node
   // are numbered through, so that no two threads of the trace have one number.
   void add_rank(const json& rank, const json& group, int process) {
-    std::vector<json> operations = rank.at("operations").get<std::vector<json>>();
+    std::vector<json> operations = list_at(rank, "operations");
     std::stable_sort(operations.begin(), operations.end(), [](const json& a, const json& b) {
-      return a.at(kEntered).get<int64_t>() < b.at(kEntered).get<int64_t>();
+      return whole(a.at(kEntered)) < whole(b.at(kEntered));
     });
     std::vector<std::pair<int, int64_t>> lanes;  // thread, when its last operation ended
     for (const json& operation : operations) {
-      const auto entered = operation.at(kEntered).get<int64_t>();
+      const auto entered = whole(operation.at(kEntered));
       // An operation without an end is under way.
-      const bool over = operation.at(kEnded).get<int64_t>() != 0;
-      const int64_t ended = over ? operation.at(kEnded).get<int64_t>() : now_ns_;
+      const bool over = whole(operation.at(kEnded)) != 0;
+      const int64_t ended = over ? whole(operation.at(kEnded)) : now_ns_;
       auto lane =
           std::find_if(lanes.begin(), lanes.end(), [&](const auto& l) { return l.second <= entered; });
       if (lane == lanes.end()) {
         lane = lanes.emplace(lanes.end(), ++last_thread_, 0);
         name("thread_name", process, lane->first,
-             fmt::format("rank {} of {}{}", rank.at("rank").get<uint32_t>(),
-                         group.at("name").get<std::string>(),
+             fmt::format("rank {} of {}{}", whole_at(rank, "rank"), text_at(group, "name"),
                          lanes.size() == 1 ? "" : fmt::format(", lane {}", lanes.size())));
       }
       lane->second = ended;
@@ -76,13 +76,13 @@ class Trace {
   // The slice of the whole operation, and below it a slice for the time until all others had come.
   void add_operation(const json& operation, const json& group, int process, int thread, bool over,
                      int64_t ended) {
-    const auto entered = operation.at(kEntered).get<int64_t>();
-    const auto started = operation.at(kStarted).get<int64_t>();
+    const auto entered = whole(operation.at(kEntered));
+    const auto started = whole(operation.at(kStarted));
     json args = {
         {"call", operation.at(kText)}, {"number", operation.at(kSequence)}, {"bytes", operation.at(kBytes)}};
-    if (operation.at(kPeer).get<int64_t>() >= 0) args["moved"] = operation.at(kMoved);
+    if (whole(operation.at(kPeer)) >= 0) args["moved"] = operation.at(kMoved);
     if (!over) args["under_way"] = true;
-    if (operation.at(kCode).get<int>() != 0) args["code"] = operation.at(kCode);
+    if (whole(operation.at(kCode)) != 0) args["code"] = operation.at(kCode);
     add_slice(operation.at(kKind), group.at("group_class"), process, thread, entered, ended, std::move(args));
     // Until all others had come, the operation could not begin.
     const int64_t there = started != 0 ? std::min(started, ended) : ended;
@@ -114,7 +114,7 @@ class Trace {
 json trace_of(const json& answer) {
   Trace trace;
   int number = 0;
-  for (const auto& node : answer.at("nodes")) trace.add_node(node, ++number);
+  for (const auto& node : list_at(answer, "nodes")) trace.add_node(node, ++number);
   return trace.take();
 }
 

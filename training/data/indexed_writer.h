@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/status.h"
-#include "training/data/atomic_file.h"
 #include "training/data/indexed_format.h"
 
 namespace hdt::training {

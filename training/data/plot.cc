@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "training/data/atomic_file.h"
+#include "base/atomic_file.h"
 #include "training/data/command.h"
 
 namespace hdt::training {

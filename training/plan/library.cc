@@ -73,7 +73,8 @@ FoundPlan search(const Inputs& inputs, std::int64_t global_batch_size) {
   options.global_batch_size = global_batch_size;
   const plan::SearchResult found = value_of(plan::search(read.inputs(), options));
   return {plan::to_toml(found.plan), found.step_seconds,
-          plan::ideal_seconds(read.inputs(), global_batch_size), found.proof == plan::SearchProof::kBest};
+          plan::ideal_seconds(read.inputs(), global_batch_size), found.proof == plan::SearchProof::kBest,
+          plan::left_out_texts(found.left_out)};
 }
 
 }  // namespace hdt::planner

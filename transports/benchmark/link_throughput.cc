@@ -9,10 +9,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
+#include "base/start_thread.h"
+#include "base/unique_fd.h"
 #include "transports/link/link.h"
 
 namespace {
@@ -20,6 +24,39 @@ namespace {
 using namespace hdt::transport;  // NOLINT(google-build-using-namespace)
 
 constexpr int kWaitMs = 1000;
+
+// The other side of a benchmark, on a thread of its own. The thread ends with this object, also where this
+// side throws: `end` is called first, and must let `body` return.
+class OtherSide {
+ public:
+  OtherSide(std::function<void()> body, std::function<void()> end) : end_(std::move(end)) {
+    auto thread = hdt::start_thread("other-side", [this, body = std::move(body)] {
+      try {
+        body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "the other side: %s\n", error.what());
+      }
+      ended_ = true;
+    });
+    if (!thread.is_ok()) throw std::runtime_error(thread.status().message());
+    thread_ = thread.take();
+  }
+  ~OtherSide() { join(); }
+  OtherSide(const OtherSide&) = delete;
+  OtherSide& operator=(const OtherSide&) = delete;
+
+  void join() {
+    if (!thread_.joinable()) return;
+    end_();
+    thread_.join();
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  const std::function<void()> end_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
 
 // The identity under which each engine admits the other one, and grants memory to it.
 constexpr PeerName kOther{{std::byte{1}}};
@@ -84,20 +121,26 @@ void link_write(benchmark::State& state) {
 
   // The receiver answers every message with an empty write, which ends the sender's iteration. Only its
   // thread uses `receiver` from here until it is joined.
-  std::thread other([&] {
-    uint64_t answered = 0;
-    while (!receiver.down) {
-      receiver.step();
-      for (; answered < receiver.arrived; ++answered) {
-        if (!receiver.link.write({}).is_ok()) return;
-      }
-    }
-  });
+  std::atomic<bool> stop = false;
+  OtherSide other(
+      [&] {
+        uint64_t answered = 0;
+        while (!receiver.down && !stop) {
+          receiver.step();
+          for (; answered < receiver.arrived; ++answered) {
+            if (!receiver.link.write({}).is_ok()) return;
+          }
+        }
+      },
+      [&] { stop = true; });
   for (auto _ : state) {
     const uint64_t before = sender.arrived;
     if (!sender.link.write({source.data(), bytes, key, 0, {}, 1}).is_ok())
       state.SkipWithError("the link is down");
-    while (sender.arrived == before && !sender.down) sender.step();
+    while (sender.arrived == before && !sender.down) {
+      if (other.ended()) throw std::runtime_error("the other side has ended");
+      sender.step();
+    }
   }
   sender.link.close({hdt::Code::kAborted, "done"});
   while (!sender.down) sender.step();
@@ -105,8 +148,6 @@ void link_write(benchmark::State& state) {
   if (region != source) state.SkipWithError("wrong bytes arrived");
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }
-
-int blocking_socket() { return ::socket(AF_INET, SOCK_STREAM, 0); }
 
 // Sends or receives all of the bytes. False at the end of the connection or on an error.
 bool move_all(bool sending, int fd, std::byte* data, size_t bytes) {
@@ -128,29 +169,31 @@ void plain_socket(benchmark::State& state) {
   address.sin_family = AF_INET;
   inet_pton(AF_INET, "127.0.1.2", &address.sin_addr);
   socklen_t length = sizeof address;
-  const int listener = blocking_socket();
-  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener, 1) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+  const hdt::UniqueFd listener(::socket(AF_INET, SOCK_STREAM, 0));
+  const hdt::UniqueFd sender(::socket(AF_INET, SOCK_STREAM, 0));
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     throw std::runtime_error("cannot listen");
   }
-  const int sender = blocking_socket();
-  if (::connect(sender, reinterpret_cast<sockaddr*>(&address), length) != 0)
+  if (::connect(sender.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
     throw std::runtime_error("cannot connect");
-  const int receiver = ::accept(listener, nullptr, nullptr);
+  const hdt::UniqueFd receiver(::accept(listener.get(), nullptr, nullptr));
   std::byte acknowledgement{1};
-  std::thread other([&] {
-    while (move_all(false, receiver, target.data(), bytes) && move_all(true, receiver, &acknowledgement, 1)) {
-    }
-  });
+  OtherSide other(
+      [&] {
+        while (move_all(false, receiver.get(), target.data(), bytes) &&
+               move_all(true, receiver.get(), &acknowledgement, 1)) {
+        }
+      },
+      [&] { ::shutdown(sender.get(), SHUT_RDWR); });
   std::byte answer{};
   for (auto _ : state) {
-    if (!move_all(true, sender, source.data(), bytes) || !move_all(false, sender, &answer, 1)) {
+    if (!move_all(true, sender.get(), source.data(), bytes) || !move_all(false, sender.get(), &answer, 1)) {
       state.SkipWithError("the socket closed");
     }
   }
-  ::shutdown(sender, SHUT_WR);
   other.join();
-  for (const int fd : {listener, sender, receiver}) ::close(fd);
   if (target != source) state.SkipWithError("wrong bytes arrived");
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }

@@ -4,36 +4,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <string>
+
+#include "watched_command.h"
 
 namespace {
 
 using ::testing::HasSubstr;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;
-};
+using hdt::client::test::Outcome;
 
+constexpr int64_t kLimitMs = 90'000;
+
+// Leak reports of MPI's own libraries are not ours to judge.
 Outcome run(const std::string& command) {
-  Outcome outcome;
-  // Leak reports of MPI's own libraries are not ours to judge.
-  FILE* pipe = popen(("ASAN_OPTIONS=detect_leaks=0 timeout -k 5 90 " + command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char chunk[4096];
-  for (size_t got = 0; (got = fread(chunk, 1, sizeof chunk, pipe)) > 0;) outcome.output.append(chunk, got);
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return hdt::client::test::run_watched("ASAN_OPTIONS=detect_leaks=0 exec " + command, kLimitMs);
 }
 
 // Only loopback, so that the test needs no network; no rtc/hwloc, whose shared topology sometimes collides
 // with what is mapped already and crashes the launcher (Open MPI 4.1.4); --oversubscribe, as there may be
-// fewer cores than ranks.
+// fewer cores than ranks; --tag-output, so that a failure shows which rank has said what.
 std::string mpirun(const std::string& arguments) {
   return std::string(HDT_MPIRUN) + (geteuid() == 0 ? " --allow-run-as-root" : "") +
-         " --oversubscribe --bind-to none --mca rtc ^hwloc --mca oob_tcp_if_include lo --mca btl "
+         " --tag-output --oversubscribe --bind-to none --mca rtc ^hwloc --mca oob_tcp_if_include lo --mca "
+         "btl "
          "self,vader,tcp --mca "
          "btl_tcp_if_include lo " +
          arguments;
@@ -106,6 +100,21 @@ TEST(WithoutMpirun, AServerThatIsGoneIsAnError) {
       " rounds");
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("the PMIx server of job gone cannot be reached"));
+}
+
+TEST(WatchedCommand, OneThatDoesNotEndIsDescribedAndEnded) {
+  const Outcome outcome = hdt::client::test::run_watched("echo begun; setsid sleep 1234 & sleep 1235", 500);
+  EXPECT_EQ(outcome.exit_code, -1);
+  for (const char* part : {"begun\n", "not ended after 500 ms", "sleep 1234", "sleep 1235", "State: S"})
+    EXPECT_THAT(outcome.output, HasSubstr(part));
+  // All are gone: nothing of this process can be waited for.
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+TEST(WatchedCommand, OneThatEndsKeepsItsResult) {
+  const Outcome outcome = hdt::client::test::run_watched("echo out; echo err >&2; exit 3", kLimitMs);
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(outcome.output, "out\nerr\n");
 }
 
 }  // namespace

@@ -35,16 +35,16 @@ TEST(Explanation, TheRivalIsOfAnotherShapeAndSaysWhy) {
   Plan alone;
   alone.replicas = {{1, 32, {{12, "f", 1}}}};
   const auto faster = best_rival(inputs, alone);
-  ASSERT_TRUE(faster.is_ok() && faster.value());
-  EXPECT_LT(faster.value()->step_seconds, predict(inputs, alone).value().step_seconds);
-  EXPECT_THAT(faster.value()->reason, testing::HasSubstr(" s less "));
-  const auto slower = best_rival(inputs, faster.value()->plan);
-  ASSERT_TRUE(slower.is_ok() && slower.value());
-  EXPECT_GT(slower.value()->step_seconds, faster.value()->step_seconds);
-  EXPECT_NE(shape_text(slower.value()->plan, cluster), shape_text(faster.value()->plan, cluster));
-  EXPECT_THAT(slower.value()->reason, testing::HasSubstr(" s more "));
-  EXPECT_NEAR(predict(inputs, slower.value()->plan).value().step_seconds, slower.value()->step_seconds,
-              1e-12);
+  ASSERT_TRUE(faster.is_ok() && faster.value().rival);
+  EXPECT_LT(faster.value().rival->step_seconds, predict(inputs, alone).value().step_seconds);
+  EXPECT_THAT(faster.value().rival->reason, testing::HasSubstr(" s less "));
+  const auto slower = best_rival(inputs, faster.value().rival->plan);
+  ASSERT_TRUE(slower.is_ok() && slower.value().rival);
+  EXPECT_GT(slower.value().rival->step_seconds, faster.value().rival->step_seconds);
+  EXPECT_NE(shape_text(slower.value().rival->plan, cluster), shape_text(faster.value().rival->plan, cluster));
+  EXPECT_THAT(slower.value().rival->reason, testing::HasSubstr(" s more "));
+  EXPECT_NEAR(predict(inputs, slower.value().rival->plan).value().step_seconds,
+              slower.value().rival->step_seconds, 1e-12);
 }
 
 TEST(Explanation, SlowLinksAreWhatHelps) {

@@ -197,6 +197,43 @@ TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
                  "--global-batch-size");
 }
 
+TEST_F(HdtPlanFiles, SearchSaysWhichPlansItLeavesOut) {
+  const auto search = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"search", file("cluster.toml"), file("model.toml"),
+                                          "-p",     file("profile.toml"), "--global-batch-size",
+                                          "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hdt_plan(arguments);
+  };
+  EXPECT_THAT(search({}).out, testing::Not(HasSubstr("left out")));
+  EXPECT_EQ(nlohmann::json::parse(search({"--json"}).out)["left_out"], nlohmann::json::array());
+  Profile profile = example_profile();
+  profile.links.erase({"fast", "slow", false});
+  training::write_all(file("profile.toml"), to_toml(profile));
+  const auto text = search({});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              testing::ContainsRegex("\n# left out: [0-9]+ placements of stages: no link between nodes "
+                                     "'a' and 'b': the profile has none between 'fast' and 'slow'\n"));
+  const auto output = search({"--json", "--output", file("plan.toml")});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const auto json = nlohmann::json::parse(output.out);
+  ASSERT_EQ(json["left_out"].size(), 1u);
+  EXPECT_GT(json["left_out"][0]["placements"], 0);
+  EXPECT_EQ(json["left_out"][0]["nodes"], (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(json["left_out"][0]["kinds"], (std::vector<std::string>{"fast", "slow"}));
+  EXPECT_THAT(json["left_out"][0]["reason"].get<std::string>(), HasSubstr("'fast' and 'slow'"));
+  EXPECT_NEAR(json["step_seconds"].get<double>(), std::stod(text.out.substr(7)), 1e-4);
+  // The plan in the JSON is the plan in the file, and the one that the text is.
+  EXPECT_THAT(training::read_all(file("plan.toml")), testing::EndsWith(json["plan"].get<std::string>()));
+  EXPECT_EQ(training::read_all(file("plan.toml")), text.out);
+  // The search for a rival of that plan has left out the same.
+  const auto explained = hdt_plan(on_plan("explain"));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_THAT(explained.out,
+              testing::ContainsRegex("\nleft out: [0-9]+ placements of stages: no link between"));
+}
+
 TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {
   Cluster small = example_cluster();
   for (Node& node : small.nodes) node.memory_bytes = int64_t{300} << 20;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "tests/training/plan/examples.h"
 #include "training/plan/predict/predictor.h"
+#include "training/plan/search/equal_split.h"
 
 namespace hdt::plan {
 namespace {
@@ -299,6 +301,79 @@ TEST(Search, WhatDoesNotFitIsSaidWithTheDeviceAndTheAmount) {
                              "kind '(fast|slow)'"));
   options.global_batch_size = 0;
   EXPECT_FALSE(search({cluster, model, profile, {}}, options).is_ok());
+}
+
+// One search for each way: all shapes, by classes, equal splits.
+TEST(Search, NodesWithoutALinkAreNeverPutTogetherAndSaid) {
+  const Cluster small = example_cluster();
+  Cluster large = small;
+  for (Node& node : large.nodes) node.devices = 4;
+  const Model model = example_model();
+  Profile profile = example_profile();
+  SearchOptions options;
+  options.global_batch_size = 8;
+  const auto check = [&](const Result<SearchResult>& found, const std::string& what) {
+    ASSERT_TRUE(found.is_ok()) << what << ": " << found.status().message();
+    std::set<std::string> devices;
+    for (const Replica& replica : found.value().plan.replicas) {
+      for (const Stage& stage : replica.stages)
+        devices.insert(small.nodes[small.index_of(stage.node)].device);
+    }
+    EXPECT_EQ(devices.size(), 1u) << what;
+    ASSERT_EQ(found.value().left_out.size(), 1u) << what;
+    const LeftOut& left = found.value().left_out[0];
+    EXPECT_GT(left.placements, 0) << what;
+    EXPECT_EQ(left.link.from_kind, "fast") << what;
+    EXPECT_EQ(left.link.to_kind, "slow") << what;
+    EXPECT_TRUE(left.link.from == "a" || left.link.from == "c") << what << ": " << left.link.from;
+    EXPECT_TRUE(left.link.to == "b" || left.link.to == "d") << what << ": " << left.link.to;
+    EXPECT_THAT(
+        left_out_texts(found.value().left_out),
+        testing::ElementsAre(testing::MatchesRegex(
+            "left out: [0-9]+ placements? of stages: no link between nodes '[ac]' and '[bd]': the profile "
+            "has none between 'fast' and 'slow'")))
+        << what;
+  };
+  for (const Cluster& cluster : {small, large}) {
+    const auto whole = search({cluster, model, profile, {}}, options);
+    ASSERT_TRUE(whole.is_ok()) << whole.status().message();
+    EXPECT_TRUE(whole.value().left_out.empty());
+  }
+  profile.links.erase({"fast", "slow", false});
+  check(search({small, model, profile, {}}, options), "all shapes");
+  check(search({large, model, profile, {}}, options), "classes");
+  check(search_equal_split({small, model, profile, {}}, options), "equal splits");
+}
+
+TEST(Search, WhatWasLeftOutIsSaidIfNothingIsLeft) {
+  // Each node has one device that cannot hold the model alone.
+  Cluster cluster = example_cluster();
+  for (Node& node : cluster.nodes) {
+    node.devices = 1;
+    node.memory_bytes = int64_t{600} << 20;
+  }
+  const Model model = example_model(12);
+  Profile profile = example_profile();
+  SearchOptions options;
+  options.global_batch_size = 4;
+  ASSERT_TRUE(search({cluster, model, profile, {}}, options).is_ok());
+  std::erase_if(profile.links, [](const auto& link) { return !link.first.inside; });
+  const auto found = search({cluster, model, profile, {}}, options);
+  EXPECT_EQ(found.status().code(), Code::kConfig);
+  EXPECT_THAT(
+      found.status().message(),
+      testing::AllOf(testing::HasSubstr("fits memory in no split"),
+                     testing::HasSubstr("no link between nodes 'a' and 'c': the profile has none between "
+                                        "'fast' and 'fast'")));
+}
+
+TEST(Search, OfManyPairsWithoutALinkSomeAreNamed) {
+  std::vector<LeftOut> left_out;
+  for (int i = 0; i < 10; ++i) left_out.push_back({{"a", "b", "x", "y", "link", "none"}, i + 1});
+  const std::vector<std::string> texts = left_out_texts(left_out);
+  ASSERT_EQ(texts.size(), 9u);
+  EXPECT_THAT(texts[0], testing::StartsWith("left out: 1 placement of stages: "));
+  EXPECT_THAT(texts[8], testing::HasSubstr("2 other pairs"));
 }
 
 TEST(Search, EndsEarlyWhenToldTo) {

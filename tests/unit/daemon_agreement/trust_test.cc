@@ -1,15 +1,21 @@
 // trust_test.cc: files of keys, and which node key a name may have.
 #include "daemon/protocol/trust.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "base/secret_file.h"
+#include "base/unique_fd.h"
 
 namespace hdt::daemon {
 namespace {
@@ -120,6 +126,81 @@ TEST_F(TrustFiles, ANameBelongsToTheKeyItWasFirstSeenWith) {
   write("known_nodes", "# none\n");
   EXPECT_TRUE(trust->check("n1", other_, true).is_ok());
   EXPECT_FALSE(trust->check("n1", one_, true).is_ok());
+}
+
+// Two daemons of one user, or the old one and the new one of an update.
+TEST_F(TrustFiles, DaemonsOfOneFolderKeepEachOthersNodes) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first->check("n1", one_, true).is_ok());
+  ASSERT_TRUE(second->check("n2", other_, true).is_ok());
+  ASSERT_TRUE(first->keep().is_ok());
+  ASSERT_TRUE(second->keep().is_ok());
+  EXPECT_EQ(read_nodes(file("known_nodes")).value(),
+            (std::map<std::string, PublicKey>{{"n1", one_}, {"n2", other_}}));
+  // What the other one had seen first counts here as well.
+  EXPECT_FALSE(second->check("n1", other_, true).is_ok());
+}
+
+TEST_F(TrustFiles, DaemonsThatWriteAtOnceLoseNothing) {
+  constexpr int kDaemons = 4;
+  constexpr int kNodes = 10;
+  std::vector<std::thread> daemons;
+  for (int daemon = 0; daemon < kDaemons; ++daemon) {
+    daemons.emplace_back([this, daemon, trust = open()] {
+      for (int node = 0; node < kNodes; ++node) {
+        EXPECT_TRUE(trust->check(fmt::format("n{}-{}", daemon, node), one_, true).is_ok());
+        // Another attempt after the limit of the wait for the lock, as Control makes one at the next node.
+        while (trust->keep().code() == Code::kSystem) {
+        }
+      }
+    });
+  }
+  for (std::thread& daemon : daemons) daemon.join();
+  EXPECT_EQ(read_nodes(file("known_nodes")).value().size(), size_t{kDaemons} * kNodes);
+}
+
+TEST_F(TrustFiles, AnAdministratorsEditStays) {
+  const auto trust = open();
+  ASSERT_TRUE(trust->check("n1", one_, true).is_ok());
+  ASSERT_TRUE(trust->keep().is_ok());
+  // Node n1 is removed, n2 comes, without a line's end behind it.
+  const std::string edited = "# rack 4\n" + node_line("n2", other_) + "# until May";
+  write("known_nodes", edited);
+  ASSERT_TRUE(trust->check("n3", one_, true).is_ok());
+  ASSERT_TRUE(trust->keep().is_ok());
+  std::ifstream now(file("known_nodes"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator(now), {}), edited + "\n" + node_line("n3", one_));
+  EXPECT_FALSE(trust->check("n2", one_, true).is_ok());
+  EXPECT_TRUE(trust->check("n1", other_, true).is_ok());
+}
+
+TEST_F(TrustFiles, AFileThatCannotBeReadIsNotWrittenOver) {
+  const auto trust = open();
+  ASSERT_TRUE(trust->check("n1", one_, true).is_ok());
+  write("known_nodes", "half a li");
+  EXPECT_EQ(trust->keep().code(), Code::kConfig);
+  std::ifstream now(file("known_nodes"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator(now), {}), "half a li");
+  now.close();
+  // It is mended.
+  write("known_nodes", node_line("n2", other_));
+  ASSERT_TRUE(trust->keep().is_ok());
+  EXPECT_EQ(read_nodes(file("known_nodes")).value().size(), 2U);
+}
+
+TEST_F(TrustFiles, AProcessThatKeepsTheLockIsNotWaitedForForEver) {
+  const auto trust = open();
+  ASSERT_TRUE(trust->check("n1", one_, true).is_ok());
+  UniqueFd held(::open(write("known_nodes.lock", "").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  const Status kept = trust->keep();
+  EXPECT_EQ(kept.code(), Code::kSystem);
+  EXPECT_THAT(kept.message(), HasSubstr(file("known_nodes.lock")));
+  EXPECT_FALSE(std::filesystem::exists(file("known_nodes")));
+  held.reset();
+  ASSERT_TRUE(trust->keep().is_ok());
+  EXPECT_EQ(read_nodes(file("known_nodes")).value().size(), 1U);
 }
 
 // A daemon without a state folder has another key at each start.

@@ -83,7 +83,6 @@ EXCEPTIONS = [
     ("tools/hdt-train/", "training/"),
     ("tools/hdt-data/", "training/data/"),
     ("tools/hdt-plan/", "training/plan/"),
-    ("tools/hdt-plan/", "training/data/atomic_file.h"),
     ("tools/hdt-plan/", "training/data/plot.h"),
 ]
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -104,10 +105,10 @@ class Devices {
   std::unordered_map<std::string_view, std::pair<const Node*, int>> nodes_;
 };
 
-// Checks that the profile has every link that a prediction may ask for. Any two nodes of the plan may
-// talk in a reduction, whatever its algorithm, and two workers on one node talk inside it. Links depend
-// on the kinds of nodes alone, so kinds are compared, and not the nodes themselves.
-Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devices, const Profile& profile) {
+// Any two nodes of the plan may talk in a reduction, whatever its algorithm, and two workers on one node talk
+// inside it. Links depend on the kinds of nodes alone, so kinds are compared, and not the nodes themselves.
+std::optional<MissingLink> find_missing_link(const Plan& plan, const Cluster& cluster, const Devices& devices,
+                                             const Profile& profile) {
   struct Used {
     // The first node of this kind stands for all.
     const Node* node = nullptr;
@@ -127,23 +128,35 @@ Status check_links(const Plan& plan, const Cluster& cluster, const Devices& devi
       // Each pair of kinds once; a kind with itself only if the plan has two nodes of it.
       const bool talk = from < to || (from == to && from_nodes.workers.size() > 1);
       if (!talk) continue;
+      // Where a kind talks with itself, its second node is the other one.
+      const auto one = from_nodes.workers.begin();
+      const auto other = from == to ? std::next(one) : to_nodes.workers.begin();
+      MissingLink missing{std::string(one->first), std::string(other->first), from, to, "", ""};
       const int nic = cluster.nic_between(*from_nodes.node, *to_nodes.node);
-      if (nic < 0)
-        return refuse("node", fmt::format("'{}' and '{}' have no kind of NIC in common",
-                                          from_nodes.node->name, to_nodes.node->name));
-      if (!link_between(cluster, profile, *from_nodes.node, *to_nodes.node, false))
-        return refuse("link", fmt::format("the profile has none between '{}' and '{}'{}",
-                                          from_nodes.node->device, to_nodes.node->device,
-                                          cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name));
+      if (nic < 0) {
+        missing.field = "node";
+        missing.reason = fmt::format("'{}' and '{}' have no kind of NIC in common", missing.from, missing.to);
+        return missing;
+      }
+      if (!link_between(cluster, profile, *from_nodes.node, *to_nodes.node, false)) {
+        missing.field = "link";
+        missing.reason =
+            fmt::format("the profile has none between '{}' and '{}'{}", from_nodes.node->device,
+                        to_nodes.node->device, cluster.nics.empty() ? "" : " over " + cluster.nics[nic].name);
+        return missing;
+      }
     }
     // Two workers share a node, so they use the link inside it.
-    const bool shared =
-        std::ranges::any_of(from_nodes.workers, [](const auto& node) { return node.second > 1; });
+    const auto shared =
+        std::ranges::find_if(from_nodes.workers, [](const auto& node) { return node.second > 1; });
     const std::string& device = from_nodes.node->device;
-    if (shared && !profile.find_link(device, device, true))
-      return refuse("link", fmt::format("the profile has none inside a node of '{}'", device));
+    if (shared != from_nodes.workers.end() && !profile.find_link(device, device, true)) {
+      const std::string name(shared->first);
+      return MissingLink{name, name,   from,
+                         from, "link", fmt::format("the profile has none inside a node of '{}'", device)};
+    }
   }
-  return Status::ok();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -217,6 +230,15 @@ Status check_nodes(const Plan& plan, const Cluster& cluster) {
   return check_classes(plan, cluster);
 }
 
+std::string MissingLink::text() const {
+  return from == to ? fmt::format("no link inside node '{}': {}", from, reason)
+                    : fmt::format("no link between nodes '{}' and '{}': {}", from, to, reason);
+}
+
+std::optional<MissingLink> missing_link(const Plan& plan, const Cluster& cluster, const Profile& profile) {
+  return find_missing_link(plan, cluster, Devices(cluster), profile);
+}
+
 Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, const Profile& profile) {
   HDT_RETURN_IF_ERROR(check_not_empty(plan));
   Devices devices(cluster);
@@ -241,7 +263,8 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       return refuse(where + ".stage.layers", fmt::format("sum to {}, expected the {} of model '{}'", layers,
                                                          model.num_layers(), model.name));
   }
-  HDT_RETURN_IF_ERROR(check_links(plan, cluster, devices, profile));
+  if (const auto missing = find_missing_link(plan, cluster, devices, profile))
+    return refuse(missing->field, missing->reason);
   return check_classes(plan, cluster);
 }
 

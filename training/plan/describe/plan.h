@@ -102,6 +102,21 @@ Status check_replicas(const Plan& plan);
 // kConfig if a stage is on a node that the cluster does not have, the stages need more devices than a
 // node has, or the classes cannot carry the plan.
 Status check_nodes(const Plan& plan, const Cluster& cluster);
+// Two nodes that talk in a plan, and that no link connects.
+struct MissingLink {
+  // Names of nodes. The same one twice: two stages on it talk inside the node.
+  std::string from, to;
+  // Their kinds (Node::kind()), on which alone it depends.
+  std::string from_kind, to_kind;
+  // The field at fault and what is wrong with it, for check_plan().
+  std::string field, reason;
+
+  // "no link between nodes 'a' and 'b': ..."
+  std::string text() const;
+};
+// The first one that a prediction would ask for; nothing: all nodes that talk have a link. Needs only the
+// nodes of the stages, which the cluster must have.
+std::optional<MissingLink> missing_link(const Plan& plan, const Cluster& cluster, const Profile& profile);
 // All checks that a prediction relies on: kConfig with field and reason if the plan contradicts itself,
 // the cluster, the model or the profile, or would need a device twice. Whether the plan fits memory is
 // checked by the predictor (predictor.h).

@@ -124,7 +124,7 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
   return text;
 }
 
-Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan) {
+Result<RivalSearch> best_rival(const PredictionInputs& inputs, const Plan& plan) {
   // Search as the plan was made: the same batch and runtime, and recomputation if the plan uses it.
   SearchOptions options;
   options.global_batch_size = plan.global_batch_size();
@@ -139,7 +139,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
   Rival rival{std::move(result.plan), result.step_seconds, ""};
   // If the best plan has the given plan's own shape, the best one of another shape is the rival.
   if (shape_text(rival.plan, inputs.cluster) == shape_text(plan, inputs.cluster)) {
-    if (!result.runner_up) return std::optional<Rival>();
+    if (!result.runner_up) return RivalSearch{std::nullopt, std::move(result.left_out)};
     rival.plan = std::move(*result.runner_up);
     rival.step_seconds = result.runner_up_seconds;
   }
@@ -161,7 +161,7 @@ Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Pl
     rival.reason = fmt::format("{:.3g} s {} {} on the average device", most, slower ? "more" : "less",
                                before[part].second);
   }
-  return std::optional<Rival>(std::move(rival));
+  return RivalSearch{std::move(rival), std::move(result.left_out)};
 }
 
 Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan) {

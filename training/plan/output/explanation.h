@@ -10,6 +10,7 @@
 #include "training/plan/describe/plan.h"
 #include "training/plan/predict/prediction.h"
 #include "training/plan/predict/stage_cost.h"
+#include "training/plan/search/search.h"
 
 namespace hdt::plan {
 
@@ -31,9 +32,16 @@ struct Rival {
   // one.
   std::string reason;
 };
-// Searches anew, which takes as long as `hdt-plan search`. Nothing if no plan of another shape was
-// played. kConfig if the search finds no plan or a plan cannot run.
-Result<std::optional<Rival>> best_rival(const PredictionInputs& inputs, const Plan& plan);
+// What the search for a rival has found.
+struct RivalSearch {
+  // Nothing if no plan of another shape was played.
+  std::optional<Rival> rival;
+  // What was not played (search.h).
+  std::vector<LeftOut> left_out;
+};
+// Searches anew, which takes as long as `hdt-plan search`. kConfig if the search finds no plan or a plan
+// cannot run.
+Result<RivalSearch> best_rival(const PredictionInputs& inputs, const Plan& plan);
 
 // The step of the same plan with one better piece of hardware.
 struct Change {

@@ -175,6 +175,10 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
 bool ClassSearch::play(const Uses& uses) {
   std::optional<Plan> plan = plan_of(uses);
   if (!plan) return false;
+  if (const auto link = missing_link(*plan, inputs_.cluster, inputs_.profile)) {
+    state_.leave_out(*link);
+    return false;
+  }
   ++state_.predictions;
   const auto seconds = predict_seconds(inputs_, *plan);
   return seconds.is_ok() && state_.offer(inputs_, std::move(*plan), seconds.value());

@@ -10,6 +10,7 @@
 #include "training/plan/predict/predictor.h"
 #include "training/plan/search/placement.h"
 #include "training/plan/search/replica_kind.h"
+#include "training/plan/search/shape_search.h"
 
 namespace hdt::plan {
 namespace {
@@ -67,12 +68,18 @@ Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const Se
   const ClassMaker maker(inputs, options.runtime.schedule, options.recompute);
   SearchResult best;
   best.step_seconds = std::numeric_limits<double>::infinity();
+  SearchState state;  // for what is left out
   // For the message when nothing fits.
   double least_excess = std::numeric_limits<double>::infinity();
   for (const std::pair<int, int>& variant : maker.variants()) {
     for (int stages = 1; stages <= std::min(inputs.model.num_layers(), kMostEqualStages); ++stages) {
       const std::optional<Plan> plan = equal_plan(inputs, options, maker, variant, stages);
-      if (!plan || !check_plan(*plan, inputs.cluster, inputs.model, inputs.profile).is_ok()) continue;
+      if (!plan) continue;
+      if (const auto link = missing_link(*plan, inputs.cluster, inputs.profile)) {
+        state.leave_out(*link);
+        continue;
+      }
+      if (!check_plan(*plan, inputs.cluster, inputs.model, inputs.profile).is_ok()) continue;
       // Memory is checked before the step is played, which takes longer.
       Prediction memory;
       memory.peak_memory_bytes = peak_memory_bytes(inputs, *plan);
@@ -90,13 +97,16 @@ Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const Se
     auto classes = class_settings(best.plan, inputs.cluster);
     if (!classes.is_ok()) return classes.status();
     best.plan.classes = classes.take();
+    best.left_out = state.all_left_out();
     return best;
   }
+  const std::string left_out = state.left_out_suffix();
   if (least_excess < std::numeric_limits<double>::infinity())
-    return Status(Code::kConfig, fmt::format("fits memory in no equal split: at best {:.3f} GiB are missing",
-                                             least_excess / (1 << 30)));
-  return Status(Code::kConfig, fmt::format("no equal split: a global batch of {} cannot be shared equally",
-                                           options.global_batch_size));
+    return Status(Code::kConfig,
+                  fmt::format("fits memory in no equal split: at best {:.3f} GiB are missing{}",
+                              least_excess / (1 << 30), left_out));
+  return Status(Code::kConfig, fmt::format("no equal split: a global batch of {} cannot be shared equally{}",
+                                           options.global_batch_size, left_out));
 }
 
 }  // namespace hdt::plan

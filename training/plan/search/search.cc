@@ -11,6 +11,12 @@
 #include "training/plan/search/shape_search.h"
 
 namespace hdt::plan {
+namespace {
+
+// Pairs of nodes without a link that are named.
+constexpr size_t kNamedPairs = 8;
+
+}  // namespace
 
 double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) {
   double rate = 0;  // samples a second
@@ -31,6 +37,21 @@ double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size) 
     rate += best;
   }
   return static_cast<double>(global_batch_size) / rate;
+}
+
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& left_out) {
+  std::vector<std::string> texts;
+  for (const LeftOut& left : left_out) {
+    // A cluster of many kinds has many pairs of them.
+    if (texts.size() == kNamedPairs) {
+      texts.push_back(
+          fmt::format("left out: more, for {} other pairs of kinds of nodes", left_out.size() - kNamedPairs));
+      break;
+    }
+    texts.push_back(fmt::format("left out: {} placement{} of stages: {}", left.placements,
+                                left.placements == 1 ? "" : "s", left.link.text()));
+  }
+  return texts;
 }
 
 // Whether the cluster is small enough to look at all shapes.
@@ -68,14 +89,14 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   // memory.
   if (!state.best && state.excess_device.empty())
     return Status(Code::kConfig, fmt::format("no plan: a global batch of {} cannot be cut into the profile's "
-                                             "micro-batches on this cluster, or links are missing",
-                                             options.global_batch_size));
+                                             "micro-batches on this cluster{}",
+                                             options.global_batch_size, state.left_out_suffix()));
   if (!state.best)
     return Status(Code::kConfig,
                   fmt::format("fits memory in no split{}: at best {:.3f} GiB are missing on each device of "
-                              "kind '{}'",
+                              "kind '{}'{}",
                               options.recompute ? ", with all layers recomputed" : "",
-                              state.least_excess / (1 << 30), state.excess_device));
+                              state.least_excess / (1 << 30), state.excess_device, state.left_out_suffix()));
   SearchResult result;
   result.plan = *state.best;
   // The classes follow from the plan; no search is needed for them.
@@ -87,6 +108,7 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
                  : state.ended_early ? SearchProof::kEndedEarly
                                      : SearchProof::kBest;
   result.predictions = state.predictions;
+  result.left_out = state.all_left_out();
   result.runner_up = state.runner_up;
   result.runner_up_seconds = state.runner_up_seconds;
   return result;

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -54,6 +55,17 @@ enum class SearchProof {
   kNone,
 };
 
+// Placements of stages on nodes that were not played, because two of their nodes have no link.
+struct LeftOut {
+  // One of these pairs of nodes; all pairs of the same kinds of nodes are counted together.
+  MissingLink link;
+  // How many placements, counted once for each schedule that was searched.
+  int64_t placements = 0;
+};
+// "left out: 12 placements of stages: no link between nodes 'a' and 'b': ...", a text for each pair of kinds
+// of nodes; behind eight of them only how many others there are.
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& left_out);
+
 // The plan that was found, with its classes (group_classes.h) if the cluster names NICs.
 struct SearchResult {
   Plan plan;
@@ -65,6 +77,8 @@ struct SearchResult {
   SearchProof proof = SearchProof::kNone;
   // The number of steps played.
   int64_t predictions = 0;
+  // What was not played. A machine that stays idle may only lack a link in the profile.
+  std::vector<LeftOut> left_out;
 };
 
 // Seconds of a step on all devices if nothing were lost: the global batch, divided by the sum of the
@@ -73,8 +87,8 @@ struct SearchResult {
 double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size);
 
 // kConfig with the reason if there is no plan. If nothing fits memory, the message says how much is
-// missing at least, and on which device kind. Runs on the caller's thread; several searches may run at
-// once.
+// missing at least, and on which device kind. What was left out is said as well. Runs on the caller's thread;
+// several searches may run at once.
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options);
 
 }  // namespace hdt::plan

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/join.h"
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/plan_text.h"
 #include "training/plan/describe/schedules.h"
@@ -29,6 +30,22 @@ bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double second
   return false;
 }
 
+void SearchState::leave_out(const MissingLink& link) {
+  const std::tuple kinds{link.from_kind, link.to_kind, link.from == link.to};
+  ++left_out.try_emplace(kinds, LeftOut{link, 0}).first->second.placements;
+}
+
+std::vector<LeftOut> SearchState::all_left_out() const {
+  std::vector<LeftOut> all;
+  for (const auto& [kinds, left] : left_out) all.push_back(left);
+  return all;
+}
+
+std::string SearchState::left_out_suffix() const {
+  const std::vector<std::string> texts = left_out_texts(all_left_out());
+  return texts.empty() ? "" : "; " + join(texts, "; ");
+}
+
 ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
                          SearchState& state)
     : inputs_(inputs), options_(options), shape_(shape), state_(state), kinds_(inputs.cluster.node_kinds()) {
@@ -45,16 +62,28 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
   }
 }
 
-// 1. The best split of each replica by time alone, whose longest stage bounds all splits.
-// 2. A first plan, to cut with.
-// 3. All plans that may be better.
+// 1. Links depend on the nodes alone, so one look serves all plans of the shape.
+// 2. The best split of each replica by time alone, whose longest stage bounds all splits.
+// 3. A first plan, to cut with.
+// 4. All plans that may be better.
 void ShapeSearch::run() {
   const auto replicas = static_cast<int64_t>(shape_.replicas.size());
   if (options_.global_batch_size % shape_.micro_batch_size != 0 || micro_batches() < replicas) return;
+  if (const auto link = missing()) return state_.leave_out(*link);
   for (int replica = 0; replica < replicas; ++replica) balanced_.push_back(balanced(replica));
   try_greedy();
   std::vector<int64_t> counts;
   give_out(0, micro_batches(), counts);
+}
+
+std::optional<MissingLink> ShapeSearch::missing() const {
+  Plan plan;
+  for (const ReplicaShape& replica : shape_.replicas) {
+    plan.replicas.emplace_back();
+    for (const std::string& node : replica.nodes)
+      plan.replicas.back().stages.push_back({1, node, shape_.tensor_parallel});
+  }
+  return missing_link(plan, inputs_.cluster, inputs_.profile);
 }
 
 const RangeCosts& ShapeSearch::costs(int replica, int stage) const {
@@ -272,8 +301,7 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
     }
   }
   ++state_.predictions;
-  // A plan that cannot run (there is no link between its nodes, or its stages wait for each other for
-  // ever) is skipped.
+  // A plan that cannot run (its stages wait for each other for ever) is skipped.
   const auto seconds = predict_seconds(inputs_, plan);
   if (seconds.is_ok()) state_.offer(inputs_, std::move(plan), seconds.value());
 }

@@ -34,6 +34,15 @@ struct SearchState {
   // By kind of node, degree and micro-batch size: costs that all shapes share.
   std::map<std::tuple<int, int, int>, RangeCosts> costs;
 
+  // By both kinds of nodes, and whether the link is that inside a node.
+  std::map<std::tuple<std::string, std::string, bool>, LeftOut> left_out;
+
+  // Notes a placement that cannot be played.
+  void leave_out(const MissingLink& link);
+  // What was left out, for the result.
+  std::vector<LeftOut> all_left_out() const;
+  // The same behind an error; "" if nothing was.
+  std::string left_out_suffix() const;
   // Takes a played plan and its step. Returns true if it is the best so far.
   bool offer(const PredictionInputs& inputs, Plan plan, double seconds);
 };
@@ -45,10 +54,13 @@ class ShapeSearch {
   ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
               SearchState& state);
   // Searches the whole shape. Does nothing if micro-batches of this size cannot make up the global
-  // batch, or if there are fewer of them than replicas.
+  // batch, if there are fewer of them than replicas, or if nodes that talk have no link: that is noted.
   void run();
 
  private:
+  // The first link that every plan of the shape needs and does not have.
+  std::optional<MissingLink> missing() const;
+
   using Split = std::vector<int>;  // layers of each stage
 
   // Micro-batches of one step, over all replicas.

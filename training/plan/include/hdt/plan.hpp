@@ -73,6 +73,8 @@ struct FoundPlan {
   // True if the search has covered its whole space, so that no plan in it is faster. Clusters of more
   // than 12 devices are searched by heuristics; for them it is always false.
   bool proven = false;
+  // What was not played since nodes have no link in the profile, a sentence for each pair of kinds of nodes.
+  std::vector<std::string> left_out;
 };
 
 // Predicts the step of the plan in the file `plan`. Throws Error if an input is refused, if the plan
