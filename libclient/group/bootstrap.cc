@@ -363,8 +363,14 @@ Result<std::shared_ptr<Communicator>> join_job(const hdtCommConfig_t* config) {
         if (!pmix) pmix.emplace(number, wishes.timeout_ms);
         return ready_for_job(session, *job, *pmix, number, wishes, place);
       });
-  if (made.is_ok() && !place.empty())
+  if (!made.is_ok()) {
+    if (job && job->rank == 0 && job->rendezvous.kind == Rendezvous::Kind::kPmix) {
+      if (!pmix) pmix.emplace(number, wishes.timeout_ms);
+      pmix->give_up(made.status());
+    }
+  } else if (!place.empty()) {
     JobMeeting::instance().remember(place, made.value()->options().key);
+  }
   return made;
 }
 

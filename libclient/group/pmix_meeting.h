@@ -1,5 +1,6 @@
 // pmix_meeting.h: the meeting of a job's ranks through PMIx: rank 0 publishes an id under the group's name,
-// and the other ranks fetch it. The object is of one attempt to make one group, and of one thread.
+// and the other ranks fetch it. If rank 0 cannot make one, it publishes the reason instead, as the others
+// wait for it until their deadline. The object is of one attempt to make one group, and of one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ class PmixMeeting {
   // variables do not say it. Waits for rank 0 until the deadline (kTimeout). May be called again: what was
   // found or published stays.
   Result<IdContents> id(Session& session, Job& job);
+  // For rank 0, which has failed: unless the id was published, the others get the reason. They wait until
+  // their deadline if the PMIx server does not take that either.
+  void give_up(const Status& why);
 
  private:
   Result<IdContents> make(Session& session);

@@ -77,6 +77,14 @@ TEST(Mpirun, AKeyThatNeverComesEndsAtTheDeadline) {
   EXPECT_EQ(count(outcome.output, "rank 0 has not published absent"), 2U) << outcome.output;
 }
 
+// The other ranks hear why, and do not wait for their deadline.
+TEST(Mpirun, ARankZeroWithoutAnIdFailsTheOthers) {
+  const Outcome outcome = run(mpirun("-np 3 " HDT_FAILURE_PROGRAM));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "rank 0 could not publish the group's id"), 2U) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "/nonexistent/hdtcommd.sock: No such file"), 3U) << outcome.output;
+}
+
 TEST(Mpirun, VariablesAgreeWithPmix) {
   const Outcome outcome = run(mpirun("-np 3 " HDT_EXCHANGE_PROGRAM " detect"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
