@@ -153,41 +153,53 @@ Result<Segment> Segment::attach(std::byte* base, size_t bytes) {
   return view(base, found.value().layout);
 }
 
-// 1. Claim the right to write: one caller gets from state 0 to 1.
-// 2. Write the fields.
-// 3. Publish with state 2, release; failed() loads it with acquire.
-// 4. Ring: sleepers look at failed() when they wake.
-//
-// A writer that dies between 1 and 3 leaves state 1 for good, and no failure can be recorded any more.
+// 1. Write the text to a place that nobody else has. Without one the failure counts all the same: only
+//    writers that have died keep one.
+// 2. Record the failure, with where its text is: one caller gets from 0 to another number.
+// 3. Ring: sleepers look at failed() when they wake.
 bool Segment::fail(Code code, int32_t rank, const std::string& message) const {
+  if (failed()) return false;
   Failure& failure = header().failure;
-  uint32_t none = 0;
-  if (!failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
-  failure.code = static_cast<int32_t>(code);
-  failure.rank = rank;
-  const size_t length = std::min(message.size(), sizeof failure.message - 1);
-  std::memcpy(failure.message, message.data(), length);
-  failure.message[length] = '\0';
-  failure.state.store(2, std::memory_order_seq_cst);
+  uint32_t text = 0;
+  for (uint32_t i = 0; i < kFailureTexts && text == 0; ++i) {
+    uint32_t free = 0;
+    if (failure.texts[i].taken.compare_exchange_strong(free, 1, std::memory_order_acq_rel)) text = i + 1;
+  }
+  if (text != 0) {
+    FailureText& place = failure.texts[text - 1];
+    const size_t length = std::min(message.size(), sizeof place.message - 1);
+    std::memcpy(place.message, message.data(), length);
+    place.message[length] = '\0';
+  }
+  uint64_t none = 0;
+  if (!failure.word.compare_exchange_strong(none, Failure::word_of(code, rank, text),
+                                            std::memory_order_seq_cst)) {
+    if (text != 0) failure.texts[text - 1].taken.store(0, std::memory_order_release);
+    return false;
+  }
   ring_all();
   return true;
 }
 
+// Ranks can write here, so the word is loaded once. Codes 0 and 1 are no failures.
 Status Segment::failure() const {
-  if (!failed()) return Status::ok();
   const Failure& failure = header().failure;
-  // Ranks can write here. Codes 0 and 1 are no failures.
-  const auto told = foreign_copy(failure.code);
-  const int code = told > 1 && told < kCodeCount ? told : static_cast<int>(Code::kInternal);
-  std::array<char, sizeof failure.message> message;
-  std::memcpy(message.data(), failure.message, message.size());
-  return {static_cast<Code>(code), std::string(message.data(), ::strnlen(message.data(), message.size()))};
+  const uint64_t word = failure.word.load(std::memory_order_seq_cst);
+  if (word == 0) return Status::ok();
+  const int told = Failure::code_in(word);
+  const Code code = told > 1 && told < kCodeCount ? static_cast<Code>(told) : Code::kInternal;
+  const uint32_t text = Failure::text_in(word);
+  if (text == 0 || text > kFailureTexts) return {code, "the reason is not known"};
+  std::array<char, sizeof FailureText::message> message;
+  std::memcpy(message.data(), failure.texts[text - 1].message, message.size());
+  return {code, std::string(message.data(), ::strnlen(message.data(), message.size()))};
 }
 
 int32_t Segment::failed_rank() const {
-  if (!failed()) return -1;
+  const uint64_t word = header().failure.word.load(std::memory_order_seq_cst);
+  if (word == 0) return -1;
   // A rank beyond the group counts as none.
-  const auto rank = foreign_copy(header().failure.rank);
+  const int32_t rank = Failure::rank_in(word);
   return rank >= 0 && static_cast<uint32_t>(rank) < layout_.ranks ? rank : -1;
 }
 

@@ -49,7 +49,7 @@ namespace hdt::ipc {
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
 // successor refuses memory of another version (kVersion).
-inline constexpr uint32_t kSegmentVersion = 13;
+inline constexpr uint32_t kSegmentVersion = 14;
 // The maximum of ranks in a group, and of ranks of a group on one node.
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
@@ -86,16 +86,34 @@ struct alignas(64) MeetingPlace {
   std::string get() const;
 };
 
+// The text of a failure. Whoever reports one writes its text to such a place before the failure counts.
+struct FailureText {
+  // 0: free. 1: of a writer, for good if the writer dies or its failure is the one that counts.
+  std::atomic<uint32_t> taken{0};
+  char message[508] = {};  // zero-terminated
+};
+inline constexpr uint32_t kFailureTexts = 4;
+
 // The failure of the group. It is set once, by the rank or the daemon that comes first, and never
 // changes afterwards. Read it with Segment::failure(), which checks it.
+//
+// A process may be killed at any instruction. So the failure is one word, which is there completely or not at
+// all: no writer can die with a part of it written, and hide the failures that follow.
 struct Failure {
-  // 0: none. 1: being written; the compare-and-exchange from 0 to 1 makes one writer the only one. 2:
-  // valid; it is stored after the other fields, at least with release.
-  std::atomic<uint32_t> state{0};
-  int32_t code = 0;
-  int32_t rank = -1;  // the rank it is about; -1: none
-  uint32_t reserved = 0;
-  char message[496] = {};  // zero-terminated
+  // 0: none. Otherwise, from the lowest bit: the code (8 bits), 1 + the index of the text or 0 for none (8
+  // bits), 1 (16 bits), the rank that the failure is about, -1 for none (32 bits). Stored by a
+  // compare-and-exchange, after the text.
+  std::atomic<uint64_t> word{0};
+  FailureText texts[kFailureTexts];
+
+  static uint64_t word_of(Code code, int32_t rank, uint32_t text) {
+    return (static_cast<uint64_t>(code) & 0xff) | uint64_t{text} << 8 | uint64_t{1} << 16 |
+           uint64_t{static_cast<uint32_t>(rank)} << 32;
+  }
+  // The parts of a word, which may be any number: ranks can write it.
+  static int code_in(uint64_t word) { return static_cast<int>(word & 0xff); }
+  static uint32_t text_in(uint64_t word) { return word >> 8 & 0xff; }
+  static int32_t rank_in(uint64_t word) { return static_cast<int32_t>(word >> 32); }
 };
 
 // The state of one local rank. Each field is written by the rank itself, if nothing else is said. Fields
@@ -316,7 +334,7 @@ class Segment {
   // A caller that sees true also sees the failure's code and message. Sequentially consistent, as are the
   // flags of ranks that touch others' buffers (Touch in libclient/intranode/local_mover.cc): of two that look
   // at each other, one sees the other.
-  bool failed() const { return header().failure.state.load(std::memory_order_seq_cst) == 2; }
+  bool failed() const { return header().failure.word.load(std::memory_order_seq_cst) != 0; }
   // kSuccess while the group works. A code that is no failure's becomes kInternal, since ranks can write
   // it.
   Status failure() const;

@@ -178,7 +178,7 @@ struct GroupContext {
   // dropped.
   bool set_failure(Code code, int32_t rank, const std::string& text) {
     if (failed()) return false;
-    // If segment.fail() is too late, a rank is writing its own reason there: the group fails with that.
+    // If segment.fail() is too late, a rank has just written its own reason there: the group fails with that.
     (void)segment.fail(code, rank, text);
     failed_ = true;
     return true;

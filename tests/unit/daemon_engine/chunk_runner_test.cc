@@ -96,20 +96,20 @@ TEST_F(CallInPlace, ACallThatIsNoneFailsTheGroupByName) {
 // A rank can take back what stands in the segment, or stand in the way of it; what the daemon has seen holds.
 TEST_F(CallInPlace, TheFailureOfAGroupHoldsWhateverARankWritesOverIt) {
   EXPECT_FALSE(context_.failed());
-  auto& state = context_.segment.header().failure.state;
-  state.store(2);
+  auto& word = context_.segment.header().failure.word;
+  word.store(2);
   EXPECT_TRUE(context_.failed());
-  state.store(0);
+  word.store(0);
   EXPECT_TRUE(context_.failed());
   EXPECT_FALSE(context_.failure().is_ok());
   EXPECT_FALSE(context_.set_failure(Code::kInternal, -1, "again"));
 }
 
-TEST_F(CallInPlace, AGroupFailsAlthoughARankIsForEverAboutToSayOfWhat) {
-  context_.segment.header().failure.state.store(1);
-  EXPECT_TRUE(context_.set_failure(Code::kInternal, -1, "the link is down"));
+TEST_F(CallInPlace, AGroupFailsAlthoughRanksAreForEverAboutToSayOfWhat) {
+  for (ipc::FailureText& text : context_.segment.header().failure.texts) text.taken.store(1);
+  EXPECT_TRUE(context_.set_failure(Code::kLink, -1, "the link is down"));
   EXPECT_TRUE(context_.failed());
-  EXPECT_FALSE(context_.failure().is_ok());
+  EXPECT_EQ(context_.failure().code(), Code::kLink);
 }
 
 }  // namespace

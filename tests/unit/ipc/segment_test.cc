@@ -2,6 +2,9 @@
 #include "ipc/segment.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -119,12 +122,13 @@ TEST_F(SegmentTest, WhatWasReadOfTheHeaderStays) {
 TEST_F(SegmentTest, AFailureThatRanksHaveScribbledOverIsStillOne) {
   EXPECT_TRUE(segment_.fail(Code::kRankLost, 2, "gone"));
   Failure& failure = segment_.header().failure;
-  failure.code = 12'345;
-  failure.rank = 70'000;
-  std::memset(failure.message, 'x', sizeof failure.message);
+  failure.word = Failure::word_of(static_cast<Code>(123), 70'000, 2);
+  std::memset(failure.texts[1].message, 'x', sizeof failure.texts[1].message);
   EXPECT_EQ(segment_.failure().code(), Code::kInternal);
-  EXPECT_EQ(segment_.failure().message().size(), sizeof failure.message);
+  EXPECT_EQ(segment_.failure().message().size(), sizeof failure.texts[1].message);
   EXPECT_EQ(segment_.failed_rank(), -1);
+  failure.word = Failure::word_of(Code::kTimeout, 1, kFailureTexts + 1);
+  EXPECT_EQ(segment_.failure().code(), Code::kTimeout);
 }
 
 TEST_F(SegmentTest, TheFirstFailureStaysAndEverybodyIsRung) {
@@ -136,15 +140,51 @@ TEST_F(SegmentTest, TheFirstFailureStaysAndEverybodyIsRung) {
   EXPECT_FALSE(segment_.fail(Code::kTimeout, 1, "later"));
   EXPECT_EQ(segment_.failure().code(), Code::kRankLost);
   EXPECT_EQ(segment_.failed_rank(), 2);
-  EXPECT_EQ(segment_.failure().message().size(), sizeof(Failure::message) - 1);
+  EXPECT_EQ(segment_.failure().message().size(), sizeof(FailureText::message) - 1);
   EXPECT_NE(segment_.rank_state(1).doorbell.count.load(), rings);
 }
 
 TEST_F(SegmentTest, AForeignFailureCodeIsNotBelieved) {
   segment_.fail(Code::kTimeout, 1, "text");
-  segment_.header().failure.code = 12345;
+  segment_.header().failure.word = Failure::word_of(static_cast<Code>(123), 1, 1);
   EXPECT_EQ(segment_.failure().code(), Code::kInternal);
 }
+
+// Dies while it reports a failure, where it reads the text, which is not there.
+void report_and_die(const Segment& segment) {
+  const std::string text(size_t{1} << 20, 'x');
+  constexpr uintptr_t kPage = 4096;
+  auto* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(text.data()) / kPage * kPage);
+  if (::mprotect(page, kPage, PROT_NONE) != 0) ::_exit(0);
+  (void)segment.fail(Code::kTimeout, 0, text);
+  ::_exit(0);
+}
+
+class DeadReporters : public SegmentTest, public ::testing::WithParamInterface<uint32_t> {};
+
+// Each may have kept a place for a text. The last number is one more than there are.
+TEST_P(DeadReporters, HideNoLaterFailure) {
+  // The child of a fork would not have the memory otherwise (SharedMemory).
+  ASSERT_EQ(::madvise(memory_.data(), memory_.size(), MADV_DOFORK), 0);
+  for (uint32_t death = 0; death < GetParam(); ++death) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) report_and_die(segment_);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_NE(status, 0) << "it did not die";
+    ASSERT_TRUE(segment_.failure().is_ok());
+  }
+  EXPECT_TRUE(segment_.fail(Code::kRankLost, 2, "gone"));
+  EXPECT_TRUE(segment_.failed());
+  EXPECT_EQ(segment_.failure().code(), Code::kRankLost);
+  EXPECT_EQ(segment_.failed_rank(), 2);
+  if (GetParam() <= 3) {
+    EXPECT_EQ(segment_.failure().message(), "gone");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, DeadReporters, ::testing::Values(1, 3, 5));
 
 }  // namespace
 }  // namespace hdt::ipc
