@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,8 +31,9 @@ inline Trailer& trailer_of(const SharedMemory& memory) {
   return *reinterpret_cast<Trailer*>(memory.data() + memory.size() - sizeof(Trailer));
 }
 
-// The allocations of this process. Any thread. mutex_ is held while the daemon is asked for a number, so
-// it comes before everything in Session, and after Communicator::mutex_.
+// The allocations of this process. Any thread. The daemon is asked, and told, without mutex_: an answer that
+// does not come holds up the threads that need it, and no others. mutex_ comes after Communicator::mutex_ and
+// before Session's.
 class Allocations {
  public:
   // The only one. In a forked copy of the process it is left as it is.
@@ -52,7 +54,8 @@ class Allocations {
   };
   // The place of [pointer, pointer + bytes) for the group with `handle` of this session; memory 0 if it
   // is not wholly in one allocation. The first use in a group shares the memory, which is a question to
-  // the daemon; its errors are those of Session::share().
+  // the daemon; its errors are those of Session::share(). A thread that needs a number for which another
+  // one is asking waits for that answer.
   Result<Place> locate(const void* pointer, size_t bytes, const std::shared_ptr<Session>& session,
                        uint32_t handle);
   // To be called before that group is left: the numbers that were given for it end with the seat.
@@ -61,16 +64,28 @@ class Allocations {
  private:
   // One allocation, and the groups in which it is shared.
   struct Allocation {
-    SharedMemory memory;
+    // A thread that asks the daemon needs the descriptor until it has its answer.
+    std::shared_ptr<SharedMemory> memory;
     struct Shared {
       // Expired: the session has ended, and the number with it.
       std::weak_ptr<Session> session;
       uint32_t handle;
+      // 0: a thread asks the daemon for it.
       uint64_t number;
+      // Without asking for its lock: the last owner of a session must not end it under mutex_.
+      bool is_of(const std::shared_ptr<Session>& other, uint32_t other_handle) const {
+        return handle == other_handle && !session.owner_before(other) && !other.owner_before(session);
+      }
     };
     std::vector<Shared> shared;
+    Shared* find(const std::shared_ptr<Session>& session, uint32_t handle);
   };
+  using Found = std::map<const std::byte*, Allocation>::iterator;
+  // The allocation in which [start, start + bytes) is; end(): there is none. mutex_ is held.
+  Found find(const std::byte* start, size_t bytes);
   std::mutex mutex_;
+  // Notified when a question to a daemon is over.
+  std::condition_variable answered_;
   // By the address of its first byte. Ranges do not overlap.
   std::map<const std::byte*, Allocation> by_start_;
 };
