@@ -162,11 +162,12 @@ void Joins::refused(const LocalJoin& join, const Status& why) {
 }
 
 // Contained, as refused().
-void Joins::joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+bool Joins::joined(const LocalJoin& join, const MadeGroup& made) {
+  bool told = true;
   (void)contained(
-      "a seat in a group", [&] { take_seat(join, made, local); },
+      "a seat in a group", [&] { take_seat(join, made); },
       [&](const std::string& why) {
-        (void)contained("a seat that is lost", [&] { lost(made, local); });
+        told = lost(made, join.local);
         const auto refuse = [&] {
           daemon_.sessions->refuse(join.session, Code::kInternal,
                                    "the daemon could not give a rank its seat: " + why);
@@ -174,17 +175,19 @@ void Joins::joined(const LocalJoin& join, const MadeGroup& made, uint32_t local)
         (void)contained("the refusal of a session", refuse,
                         [&](const std::string&) { daemon_.sessions->hang_up(join.session); });
       });
+  return told;
 }
 
 // The seat goes to session 0, which does not exist. The engine then treats the rank as failed, so that
-// nobody waits for it.
-void Joins::lost(const MadeGroup& made, uint32_t local) {
-  daemon_.engines.post(made.engine,
-                       [id = made.id, local](Engine& engine) { engine.sessions().attach(0, 0, id, local); });
+// nobody waits for it. The group keeps the first failure; a rank that is lost after it departs all the same.
+bool Joins::lost(const MadeGroup& made, uint32_t local) {
+  const auto lose = [id = made.id, local](Engine& engine) { engine.sessions().attach(0, 0, id, local); };
+  return contained("a seat that is lost", [&] { daemon_.engines.post(made.engine, lose); });
 }
 
 // The group is made by now. So whatever fails from here on is the rank's failure, and is reported as such.
-void Joins::take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local) {
+void Joins::take_seat(const LocalJoin& join, const MadeGroup& made) {
+  const uint32_t local = join.local;
   // The engine is informed first, with the session's handle or without a session: either way the seat's fate
   // is known there. A process whose session has ended meanwhile gets no answer.
   std::shared_ptr<UserLimits::Claim> claim;

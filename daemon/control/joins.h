@@ -42,9 +42,9 @@ class Joins : public GroupMakerUser {
   void create(uint32_t engine, GroupSpec spec) override;
   void post(std::function<void()> work) override { daemon_.mailbox.post(std::move(work)); }
   void fail(uint32_t engine, uint64_t group, const Outcome& outcome) override;
-  void joined(const LocalJoin& join, const MadeGroup& made, uint32_t local) override;
+  bool joined(const LocalJoin& join, const MadeGroup& made) override;
   void refused(const LocalJoin& join, const Status& why) override;
-  void lost(const MadeGroup& made, uint32_t local) override;
+  bool lost(const MadeGroup& made, uint32_t local) override;
   std::vector<std::vector<RailEnd>> rails_for(const std::string& group_class) override;
 
  private:
@@ -57,7 +57,7 @@ class Joins : public GroupMakerUser {
   void refuse(uint64_t session, uint32_t request, const Status& why);
   // Gives a process its seat in a group that was made, and answers its join. joined() contains its
   // exceptions.
-  void take_seat(const LocalJoin& join, const MadeGroup& made, uint32_t local);
+  void take_seat(const LocalJoin& join, const MadeGroup& made);
   // An embedded daemon logs once that its job has nodes on other hosts and no secret.
   void say_who_can_join(const std::vector<NodeInfo>& nodes);
   // Whether groups that meet at these addresses are coordinated here.

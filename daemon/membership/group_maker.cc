@@ -49,6 +49,12 @@ Result<GroupKey> key_for_user(const GroupKey& key, uint32_t uid) {
 
 std::string process_text(uint32_t pid, uint32_t uid) { return fmt::format("pid {} of user {}", pid, uid); }
 
+// The joins of a node are sorted by rank, and so are its ranks in the group.
+void number_ranks(std::map<uint32_t, LocalJoin>& joins) {
+  uint32_t local = 0;
+  for (auto& [rank, join] : joins) join.local = local++;
+}
+
 std::string local_time(int64_t seconds) {
   const auto time = static_cast<time_t>(seconds);
   tm parts{};
@@ -228,15 +234,18 @@ std::optional<collectives::Algorithm> GroupMaker::configured_algorithm(const std
 }
 
 void GroupMaker::refuse(const GroupKey& key, const Status& why) {
-  const auto found = groups_.find(key);
-  if (found == groups_.end()) return;
-  Pending pending = std::move(found->second);
-  groups_.erase(found);
+  auto entry = groups_.extract(key);
+  if (entry.empty()) return;
+  Pending& pending = entry.mapped();
   // All ranks must be answered, whatever else fails: so each step before it is contained by itself.
   if (pending.meeting != ipc::Meeting::kAgain)
     (void)contained("the memory of a refusal", [&] { refused_.remember(key, why); });
   (void)contained("a group that is not made", [&] { release(pending); });
   for (const auto& [rank, join] : pending.joins) user_.refused(join, why);
+  if (!pending.given_up) return;
+  number_ranks(pending.joins);
+  unseated_.insert(std::move(entry));
+  tell_lost();
 }
 
 void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
@@ -361,17 +370,7 @@ Result<GroupSpec> GroupMaker::prepare(const Membership& membership, const Pendin
 void GroupMaker::on_ready(const GroupKey& key, const Status& status) {
   (void)contained(
       "a group that was made", [&] { take_up(key, status); },
-      [&](const std::string& why) {
-        const auto found = groups_.find(key);
-        if (found == groups_.end()) return;
-        const Outcome failure{key, Code::kInternal, -1, "the daemon could not take up the group: " + why};
-        if (found->second.made) {
-          const MadeGroup& made = *found->second.made;
-          user_.fail(made.engine, made.id, failure);
-          for (uint32_t local = 0; local < found->second.joins.size(); ++local) user_.lost(made, local);
-        }
-        refuse(key, {failure.code, failure.text});
-      });
+      [&](const std::string& why) { give_up(key, why); });
 }
 
 void GroupMaker::take_up(const GroupKey& key, const Status& status) {
@@ -393,20 +392,12 @@ void GroupMaker::take_up(const GroupKey& key, const Status& status) {
                 std::move(pending.group_claim)};
   living_.insert_or_assign(key, std::move(living));
   // From here on the key names a living group. Each rank is answered whatever happens to the other ones.
-  Pending done = std::move(pending);
-  groups_.erase(found);
+  auto entry = groups_.extract(found);
+  Pending& done = entry.mapped();
   (void)contained("a group that was made", [&] { release(done); });
-  uint32_t local = 0;
-  for (const auto& [rank, join] : done.joins) user_.joined(join, *done.made, local++);
-}
-
-void GroupMaker::on_group_ended(const std::string& id) {
-  std::erase_if(living_, [&](const auto& entry) {
-    const Living& group = entry.second;
-    if (daemon::id_text(group.id) != id) return false;
-    if (group.hosted) user_.leave(*group.hosted);
-    return true;
-  });
+  number_ranks(done.joins);
+  std::erase_if(done.joins, [&](const auto& join) { return user_.joined(join.second, *done.made); });
+  if (!done.joins.empty()) unseated_.insert(std::move(entry));
 }
 
 // The ranks met at a place of the predecessor. Nobody listens there any more, so a job that meets there
@@ -466,6 +457,7 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
 }
 
 void GroupMaker::on_time() {
+  tell_lost();
   std::vector<std::pair<GroupKey, Status>> late;
   for (auto& [key, pending] : groups_) {
     if (pending.made) {  // the engine's group has the deadline now

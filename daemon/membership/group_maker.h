@@ -47,6 +47,8 @@ struct LocalJoin {
   // the process has no number here.
   uint32_t pid = 0;
   uint32_t uid = 0;
+  // once the group is made: the rank's index on this node
+  uint32_t local = 0;
 };
 
 // A group whose part on this node has been made.
@@ -85,11 +87,13 @@ class GroupMakerUser {
   virtual void post(std::function<void()> work) = 0;
   // Fails a group that an engine has.
   virtual void fail(uint32_t engine, uint64_t group, const Outcome& outcome) = 0;
-  // Answers a join with success, or with a failure.
-  virtual void joined(const LocalJoin& join, const MadeGroup& made, uint32_t local_index) = 0;
+  // Answers a join with success, or with a failure. False: for want of memory the group was not told whether
+  // the rank has a seat; lost() is to be repeated until it is.
+  virtual bool joined(const LocalJoin& join, const MadeGroup& made) = 0;
   virtual void refused(const LocalJoin& join, const Status& why) = 0;
-  // The rank with this local index will never take its seat in a group that has been made.
-  virtual void lost(const MadeGroup& made, uint32_t local) = 0;
+  // The rank with this local index will never take its seat in a group that has been made. False: as
+  // joined().
+  virtual bool lost(const MadeGroup& made, uint32_t local) = 0;
   // The ends at which this node can be reached for groups of a class, by engine.
   virtual std::vector<std::vector<RailEnd>> rails_for(const std::string& group_class) = 0;
 };
@@ -170,6 +174,9 @@ class GroupMaker {
     // State 3: the coordinator has reported a failure, but it could not be passed to the engine for want of
     // memory. on_time() tries again. kSuccess: nothing is to be passed on.
     Code to_fail = Code::kSuccess;
+    // State 3: the engine has the group, and this daemon could not take it up: refuse() ends it there as
+    // well.
+    bool given_up = false;
   };
   // Takes what the user of the group's first rank needs for it. kSystem: it has as many already.
   Status claim_group(Pending& pending, const LocalJoin& join);
@@ -192,6 +199,7 @@ class GroupMaker {
   // The engine's report. on_ready() contains the exceptions of take_up(), which does the work.
   void on_ready(const GroupKey& key, const Status& status);
   void take_up(const GroupKey& key, const Status& status);
+  void give_up(const GroupKey& key, const std::string& why);
   // State 2 to state 3.
   void make(const Membership& membership, Pending& pending);
 
@@ -200,6 +208,12 @@ class GroupMaker {
   const Config& config_;
   Channels& channels_;
   GroupMakerUser& user_;
+  // Ranks of groups that are made or refused, of whose loss the engine has not been told for want of memory.
+  // Until it is, the group waits for them, and the other ranks with it. The entries come from groups_ as they
+  // are, which takes no memory.
+  std::multimap<GroupKey, Pending> unseated_;
+  // Tells engines of them.
+  void tell_lost();
   // states 1 to 3
   std::map<GroupKey, Pending> groups_;
   // A group in state 4. Kept so that other processes that come with its key are refused by name.

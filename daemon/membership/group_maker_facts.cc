@@ -1,9 +1,17 @@
-// group_maker_facts.cc: what GroupMaker contributes to diagnosis (making_facts.h): the groups that ranks
-// of this node wait for.
+// group_maker_facts.cc: the end of a group in GroupMaker, what is repeated and when, and what it contributes
+// to diagnosis (making_facts.h): the groups that ranks of this node wait for.
+#include "base/contained.h"
 #include "daemon/membership/group_maker.h"
 #include "daemon/protocol/facts.h"
 
 namespace hdt::daemon {
+
+namespace {
+
+// The pause before engines are told again of ranks that are lost, in ms.
+constexpr int64_t kTellLostMs = 10;
+
+}  // namespace
 
 // One entry for each group, with the ranks of this node that wait for it and the time that they still have.
 std::vector<MakingFacts> GroupMaker::making() const {
@@ -30,6 +38,7 @@ std::vector<MakingFacts> GroupMaker::making() const {
 
 std::optional<Deadline> GroupMaker::next_time() const {
   std::optional<Deadline> next;
+  if (!unseated_.empty()) next = Deadline::after_ms(kTellLostMs);
   for (const auto& [key, pending] : groups_) {
     if (pending.made && pending.to_fail == Code::kSuccess) continue;
     const Deadline time =
@@ -37,6 +46,38 @@ std::optional<Deadline> GroupMaker::next_time() const {
     next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;
+}
+
+// There may be no memory for the reason. That the ranks are lost fails the group in any case.
+void GroupMaker::give_up(const GroupKey& key, const std::string& why) {
+  const auto found = groups_.find(key);
+  if (found == groups_.end()) return;
+  Status failure(Code::kInternal, "no memory");
+  (void)contained("a group that is given up", [&] {
+    failure = {Code::kInternal, "the daemon could not take up the group: " + why};
+    if (const auto& made = found->second.made)
+      user_.fail(made->engine, made->id, Outcome{key, failure.code(), -1, failure.message()});
+  });
+  found->second.given_up = found->second.made.has_value();
+  refuse(key, failure);
+}
+
+void GroupMaker::tell_lost() {
+  for (auto& [key, pending] : unseated_) {
+    std::erase_if(pending.joins, [&made = *pending.made, this](const auto& entry) {
+      return user_.lost(made, entry.second.local);
+    });
+  }
+  std::erase_if(unseated_, [](const auto& entry) { return entry.second.joins.empty(); });
+}
+
+void GroupMaker::on_group_ended(const std::string& id) {
+  std::erase_if(living_, [&](const auto& entry) {
+    const Living& group = entry.second;
+    if (daemon::id_text(group.id) != id) return false;
+    if (group.hosted) user_.leave(*group.hosted);
+    return true;
+  });
 }
 
 }  // namespace hdt::daemon

@@ -323,9 +323,8 @@ std::vector<Bytes> seeds() {
   for (const int code : {1, 9}) {
     Bytes seed = {std::byte{0}};
     constexpr size_t kAt = offsetof(Header, failure);
-    static_assert(kAt % sizeof(uint64_t) == 0 && offsetof(Failure, code) == sizeof(uint32_t));
-    write(seed, 0, kAt, 2 + (static_cast<uint64_t>(code) << 32));
-    write(seed, 0, kAt + sizeof(uint64_t), 1);
+    static_assert(kAt % sizeof(uint64_t) == 0 && offsetof(Failure, word) == 0);
+    write(seed, 0, kAt, Failure::word_of(static_cast<Code>(code), 1, 1));
     all.push_back(seed);
   }
   return all;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+
 namespace hdt::daemon {
 namespace {
 
@@ -20,6 +22,7 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   ChannelId dial(const std::string&, std::optional<bool>) override { return kCoordinator; }
   void send(ChannelId, const ControlMessage& message) override {
     if (const auto* join = std::get_if<Join>(&message)) sent_.push_back(*join);
+    if (no_memory_for_outcomes_ && std::holds_alternative<Outcome>(message)) throw std::bad_alloc();
   }
   void finish(ChannelId) override {}
   void give_up(ChannelId) override {}
@@ -31,9 +34,15 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   void create(uint32_t, GroupSpec spec) override { specs_.push_back(std::move(spec)); }
   void post(std::function<void()> work) override { work(); }
   void fail(uint32_t, uint64_t, const Outcome&) override { ++failed_; }
-  void joined(const LocalJoin&, const MadeGroup&, uint32_t) override { ++joined_; }
+  bool joined(const LocalJoin&, const MadeGroup&) override {
+    ++joined_;
+    return !no_memory_;
+  }
   void refused(const LocalJoin&, const Status& why) override { refused_.push_back(why); }
-  void lost(const MadeGroup&, uint32_t) override {}
+  bool lost(const MadeGroup&, uint32_t local) override {
+    if (!no_memory_) lost_.push_back(local);
+    return !no_memory_;
+  }
   std::vector<std::vector<RailEnd>> rails_for(const std::string&) override { return node_.rails; }
 
   static GroupKey key(uint8_t number) { return GroupKey{std::byte{number}}; }
@@ -48,6 +57,34 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
     join.request.timeout_ms = INT64_MAX;
     maker_->on_join(join);
   }
+  // A group of three ranks, all of them here.
+  void make_group_of_three() {
+    for (uint32_t rank : {2u, 0u, 1u}) {
+      LocalJoin join;
+      join.session = rank;
+      join.request.key = key(1);
+      join.request.ranks = 3;
+      join.request.rank = rank;
+      join.request.group_class = "dp";
+      join.request.rendezvous = "127.0.1.1:1";
+      join.request.timeout_ms = INT64_MAX;
+      maker_->on_join(join);
+    }
+    maker_->on_membership(kCoordinator, {key(1), GroupKey{std::byte{9}}, "dp", {node_}, {0, 0, 0}});
+    ASSERT_EQ(specs_.size(), 1U);
+  }
+  // Until there is memory nothing of it happens; then each rank is lost once.
+  void expect_three_to_be_lost_once() {
+    EXPECT_TRUE(maker_->next_time().has_value());
+    maker_->on_time();
+    EXPECT_TRUE(lost_.empty());
+    no_memory_ = false;
+    maker_->on_time();
+    EXPECT_EQ(lost_, (std::vector<uint32_t>{0, 1, 2}));
+    EXPECT_FALSE(maker_->next_time().has_value());
+    maker_->on_time();
+    EXPECT_EQ(lost_.size(), 3U);
+  }
   Membership membership(uint8_t number, uint8_t id) const {
     return {key(number), GroupKey{std::byte{id}}, "dp", {node_}, {0}};
   }
@@ -57,6 +94,9 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   std::vector<GroupSpec> specs_;
   std::vector<Status> refused_;
   std::vector<Join> sent_;
+  // The local indices of ranks of whose loss the engine was told.
+  std::vector<uint32_t> lost_;
+  bool no_memory_ = false, no_memory_for_outcomes_ = false;
   int joined_ = 0, failed_ = 0;
   std::optional<GroupMaker> maker_;
 };
@@ -121,6 +161,26 @@ TEST_F(GroupMakerTest, WhoComesAgainHasNotDeclined) {
   ASSERT_EQ(specs_.size(), 1U);
   specs_[0].on_ready(Status::ok());
   EXPECT_EQ(joined_, 1);
+}
+
+// Otherwise the group keeps seats for which nobody comes, and its other ranks wait for them.
+TEST_F(GroupMakerTest, TheLossOfRanksIsToldWhenThereIsMemory) {
+  make_group_of_three();
+  no_memory_ = true;
+  specs_[0].on_ready(Status::ok());
+  EXPECT_EQ(joined_, 3);
+  expect_three_to_be_lost_once();
+}
+
+TEST_F(GroupMakerTest, AGroupThatCannotBeTakenUpAnswersAllItsRanks) {
+  make_group_of_three();
+  no_memory_ = no_memory_for_outcomes_ = true;
+  specs_[0].on_ready(Status::ok());
+  EXPECT_EQ(joined_, 0);
+  EXPECT_EQ(failed_, 1);
+  ASSERT_EQ(refused_.size(), 3U);
+  for (const Status& why : refused_) EXPECT_EQ(why.code(), Code::kInternal);
+  expect_three_to_be_lost_once();
 }
 
 }  // namespace

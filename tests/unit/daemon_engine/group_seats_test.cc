@@ -2,7 +2,9 @@
 // that failed meanwhile is over: a group of two nodes, of which the test plays the other one.
 #include <gtest/gtest.h>
 
+#include "daemon/engine/session_table.h"
 #include "daemon/group/engine_group.h"
+#include "daemon/group/group_table.h"
 #include "tests/unit/daemon_engine/played.h"
 #include "tests/unit/transports/link_world.h"
 
@@ -162,6 +164,25 @@ TEST(GroupWithoutALink, SaysOnItsFirstLinkThatItHasFailedAndIsLeft) {
   group.on_message(1, NodeLeft{kSeatedGroup, 1}, world.a.link);
   EXPECT_TRUE(group.finished());
   EXPECT_EQ(group.stays_for(), "");
+}
+
+// The sessions of two ranks have ended before they got their seats, and a third one's failure came before.
+// The first failure counts, and none of them is waited for.
+TEST(GroupOfARankThatIsLost, LosesTheOthersAsWell) {
+  for (const bool failed_before : {false, true}) {
+    GroupTable groups;
+    const uint32_t index = groups.make_room();
+    EngineGroup& group = groups.enter(
+        index, std::make_unique<EngineGroup>(played_spec({0, 0}), index, std::make_unique<PlayedServices>()));
+    SessionTable sessions({}, -1, groups);
+    if (failed_before) group.fail(Code::kMismatch, -1, "two jobs");
+    sessions.attach(0, 0, kSeatedGroup, 0);
+    EXPECT_TRUE(group.has_local_ranks());
+    sessions.attach(0, 0, kSeatedGroup, 1);
+    EXPECT_FALSE(group.has_local_ranks());
+    EXPECT_EQ(group.context().failure().code(), failed_before ? Code::kMismatch : Code::kRankLost);
+    EXPECT_EQ(group.context().failed_rank(), failed_before ? -1 : 0);
+  }
 }
 
 }  // namespace
