@@ -55,11 +55,12 @@ function(hdt_program name)
 endfunction()
 
 # hdt_test(NAME TIER unit|protocol|integration|faults|training SOURCES a.cc ... DEPS x ... [TIMEOUT s]
-# [ONE_THREAD]): a GoogleTest program, run as one ctest entry labelled with its tier. ONE_THREAD: it has no
-# second one, so the thread sanitizer, under which it takes ten times as long, has nothing to find in it, and
-# it is left out there.
+# [ONE_THREAD] [COMPUTES]): a GoogleTest program, run as one ctest entry labelled with its tier. ONE_THREAD:
+# it has no second one, so the thread sanitizer, under which it takes ten times as long, has nothing to find
+# in it, and it is left out there. COMPUTES: the test's own code runs longer than it compiles, so it is
+# optimised in a release build.
 function(hdt_test name)
-  cmake_parse_arguments(ARG "ONE_THREAD" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD;COMPUTES" "TIER;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(ARG_ONE_THREAD AND HDT_SANITIZE STREQUAL "thread")
     return()
   endif()
@@ -72,6 +73,9 @@ function(hdt_test name)
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE hdt_flags ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(ARG_COMPUTES AND NOT HDT_SANITIZE)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_TIER} TIMEOUT ${ARG_TIMEOUT})
 endfunction()

@@ -106,13 +106,13 @@ Status add_channel(Communicator& made, const Wishes& wishes) {
 // 4. If reductions are to be deterministic between nodes: add_channel().
 // It throws only before the group has been joined: what the steps after that need is copied first. So the
 // caller knows whether the others still wait for this rank to join.
-Result<std::shared_ptr<Communicator>> join(std::shared_ptr<Session> session, const Ready& ready) {
+Result<std::shared_ptr<Communicator>> join(const std::shared_ptr<Session>& session, const Ready& ready) {
   CommunicatorOptions options = ready.options;
   const Wishes channel{options.group_class, options.socket, options.timeout_ms, false};
   auto joined = session->join(request_of(ready));
   if (!joined.is_ok()) return joined.status();
   options.key = joined.value().secret;
-  auto made = Communicator::make(std::move(session), joined.take(), std::move(options));
+  auto made = Communicator::make(session, joined.take(), std::move(options));
   // On one node reductions have the order of ranks in any case.
   if (made.is_ok() && ready.options.deterministic && !made.value()->access().one_node()) {
     Status added = add_channel(*made.value(), channel);

@@ -55,8 +55,8 @@ class Waiting {
 //    other ranks wait for this one.
 // 2. Take the seat. A failure here has failed the group already, and the object's destructor leaves it.
 // 3. Measure the daemon's echo, before the first operation.
-Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<Session> session, JoinedGroup joined,
-                                                         CommunicatorOptions options) {
+Result<std::shared_ptr<Communicator>> Communicator::make(const std::shared_ptr<Session>& session,
+                                                         JoinedGroup joined, CommunicatorOptions options) {
   const auto rank = static_cast<int32_t>(options.rank);
   const uint32_t handle = joined.handle;
   Result<std::shared_ptr<Communicator>> made = Status();

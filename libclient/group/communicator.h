@@ -57,8 +57,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Wraps a group that was joined and takes this rank's seat. Returns when all ranks of the group are
   // seated, or with the reason why one of them cannot be; this rank has left the group then. Also
   // measures how long the daemon takes to answer (groups of several nodes; some ms).
-  static Result<std::shared_ptr<Communicator>> make(std::shared_ptr<Session> session, JoinedGroup joined,
-                                                    CommunicatorOptions options);
+  static Result<std::shared_ptr<Communicator>> make(const std::shared_ptr<Session>& session,
+                                                    JoinedGroup joined, CommunicatorOptions options);
   // Leaves the group, if leave() was not called. May wait as leave() does.
   ~Communicator();
 
