@@ -186,8 +186,8 @@ Status Segment::failure() const {
   const Failure& failure = header().failure;
   const uint64_t word = failure.word.load(std::memory_order_seq_cst);
   if (word == 0) return Status::ok();
-  const int told = Failure::code_in(word);
-  const Code code = told > 1 && told < kCodeCount ? static_cast<Code>(told) : Code::kInternal;
+  const int number = Failure::code_in(word);
+  const Code code = number > 1 && number < kCodeCount ? static_cast<Code>(number) : Code::kInternal;
   const uint32_t text = Failure::text_in(word);
   if (text == 0 || text > kFailureTexts) return {code, "the reason is not known"};
   std::array<char, sizeof FailureText::message> message;

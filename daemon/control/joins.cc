@@ -163,11 +163,11 @@ void Joins::refused(const LocalJoin& join, const Status& why) {
 
 // Contained, as refused().
 bool Joins::joined(const LocalJoin& join, const MadeGroup& made) {
-  bool told = true;
+  bool reported = true;
   (void)contained(
       "a seat in a group", [&] { take_seat(join, made); },
       [&](const std::string& why) {
-        told = lost(made, join.local);
+        reported = lost(made, join.local);
         const auto refuse = [&] {
           daemon_.sessions->refuse(join.session, Code::kInternal,
                                    "the daemon could not give a rank its seat: " + why);
@@ -175,7 +175,7 @@ bool Joins::joined(const LocalJoin& join, const MadeGroup& made) {
         (void)contained("the refusal of a session", refuse,
                         [&](const std::string&) { daemon_.sessions->hang_up(join.session); });
       });
-  return told;
+  return reported;
 }
 
 // The seat goes to session 0, which does not exist. The engine then treats the rank as failed, so that

@@ -22,7 +22,7 @@ using transport::Completion;
 constexpr size_t kMostRunning = 4;
 constexpr size_t kMostTrials = 256;
 // How often, in ms, a trial checks whether the daemon ends.
-constexpr int64_t kLookMs = 50;
+constexpr int64_t kStopLookMs = 50;
 
 // All paths have the same error.
 void fail_all(std::vector<PathTrial>& paths, const std::string& why) {
@@ -72,7 +72,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
     std::vector<pollfd> fds;
     for (auto& [address, device] : devices) fds.push_back({device->event_fd(), POLLIN, 0});
     // A short sleep, so that `stop` is noticed.
-    ::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(kLookMs, deadline.poll_timeout_ms())));
+    ::poll(fds.data(), fds.size(),
+           static_cast<int>(std::min<int64_t>(kStopLookMs, deadline.poll_timeout_ms())));
     for (auto& [address, device] : devices) {
       completions.clear();
       // Completions are handled as the engine does it: close(), and release() after kClosed.
@@ -111,7 +112,7 @@ struct PathTrials::Work {
 
 // The threads use what their owner holds, so it waits for them.
 PathTrials::~PathTrials() {
-  // Trials look at stop_ every kLookMs, so this takes little longer. Their `then` may still be called.
+  // Trials look at stop_ every kStopLookMs, so this takes little longer. Their `then` may still be called.
   stop_.store(true, std::memory_order_release);
   for (Running& running : running_) running.thread.join();
 }

@@ -253,7 +253,7 @@ void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
     auto& pending = group.second;
     if (pending.made) continue;  // the engine finds out when the rank is attached
     std::erase_if(pending.joins, [&](const auto& entry) {
-      // A rank that declines is heard, whether its process lives on or not.
+      // The refusal of a rank that declines counts, whether its process lives on or not.
       if (entry.second.session != session || entry.second.request.code != Code::kSuccess) return false;
       const std::string text = "rank " + std::to_string(entry.first) + " on node " + node_.name + " " + how +
                                " while the group was made";
@@ -420,7 +420,7 @@ void GroupMaker::on_outcome(ChannelId from, const Outcome& outcome) {
   if (found->second.made) {
     Pending& pending = found->second;
     (void)contained(
-        "bad news of a group",
+        "the failure of a group",
         [&] { user_.fail(pending.made->engine, pending.made->id, outcome); },  // ends in on_ready
         [&](const std::string&) { pending.to_fail = outcome.code; });
   } else {

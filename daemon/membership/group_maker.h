@@ -87,7 +87,7 @@ class GroupMakerUser {
   virtual void post(std::function<void()> work) = 0;
   // Fails a group that an engine has.
   virtual void fail(uint32_t engine, uint64_t group, const Outcome& outcome) = 0;
-  // Answers a join with success, or with a failure. False: for want of memory the group was not told whether
+  // Answers a join with success, or with a failure. False: for want of memory the group did not learn whether
   // the rank has a seat; lost() is to be repeated until it is.
   virtual bool joined(const LocalJoin& join, const MadeGroup& made) = 0;
   virtual void refused(const LocalJoin& join, const Status& why) = 0;
@@ -208,11 +208,11 @@ class GroupMaker {
   const Config& config_;
   Channels& channels_;
   GroupMakerUser& user_;
-  // Ranks of groups that are made or refused, of whose loss the engine has not been told for want of memory.
-  // Until it is, the group waits for them, and the other ranks with it. The entries come from groups_ as they
-  // are, which takes no memory.
+  // Ranks of groups that are made or refused, whose loss could not be reported to the engine for want of
+  // memory. Until it is, the group waits for them, and the other ranks with it. The entries come from groups_
+  // as they are, which takes no memory.
   std::multimap<GroupKey, Pending> unseated_;
-  // Tells engines of them.
+  // Reports them to their engines.
   void tell_lost();
   // states 1 to 3
   std::map<GroupKey, Pending> groups_;

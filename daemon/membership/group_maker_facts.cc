@@ -8,7 +8,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// The pause before engines are told again of ranks that are lost, in ms.
+// The pause before the loss of ranks is reported to engines again, in ms.
 constexpr int64_t kTellLostMs = 10;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 // How often a Successor is sent. Ranks wait meanwhile, and an answer takes one round trip; so a lost one
 // costs little.
-constexpr int64_t kAgainMs = 20;
+constexpr int64_t kSeekAgainMs = 20;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void PeerRediscovery::tell(Seeking& seeking) {
   const auto [channel, is_new] = dialled_.try_emplace(seeking.address, 0);
   if (is_new) channel->second = channels_.dial(seeking.address);
   channels_.send(channel->second, seeking.word);
-  seeking.again_at = Deadline::after_ms(kAgainMs);
+  seeking.again_at = Deadline::after_ms(kSeekAgainMs);
 }
 
 // By the public name, which is what diagnosis and the engines report.

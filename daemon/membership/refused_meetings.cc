@@ -30,14 +30,15 @@ void RefusedMeetings::remember(const ipc::GroupKey& key, const Status& why) {
   keep(refusals_, key, {why, now_ns()});
 }
 
-void RefusedMeetings::remember_once(const ipc::GroupKey& key, const Status& why, std::set<uint32_t> told) {
-  keep(once_, key, {why, now_ns(), std::move(told)});
+void RefusedMeetings::remember_once(const ipc::GroupKey& key, const Status& why,
+                                    std::set<uint32_t> informed) {
+  keep(once_, key, {why, now_ns(), std::move(informed)});
 }
 
 std::optional<Status> RefusedMeetings::find_once(const ipc::GroupKey& key, uint32_t rank) {
   const auto found = once_.find(key);
   if (found == once_.end()) return std::nullopt;
-  if (now_ns() - found->second.at_ns <= kKeepNs && found->second.told.insert(rank).second)
+  if (now_ns() - found->second.at_ns <= kKeepNs && found->second.informed.insert(rank).second)
     return found->second.why;
   once_.erase(found);
   return std::nullopt;

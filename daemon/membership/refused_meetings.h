@@ -26,9 +26,9 @@ class RefusedMeetings {
   void remember(const ipc::GroupKey& key, const Status& why);
   // Why a process that has existed for `process_age_ms` (ms) is refused; nothing: it is not.
   std::optional<Status> find(const ipc::GroupKey& key, int64_t process_age_ms) const;
-  // The same for a key that the same processes may use again (Meeting::kAgain): each rank but `told`, which
-  // know it, is refused once.
-  void remember_once(const ipc::GroupKey& key, const Status& why, std::set<uint32_t> told);
+  // The same for a key that the same processes may use again (Meeting::kAgain): each rank but `informed`,
+  // which know it, is refused once.
+  void remember_once(const ipc::GroupKey& key, const Status& why, std::set<uint32_t> informed);
   // Why that rank is refused; nothing: it is not. A rank that knows the refusal tries anew, so from then on
   // nobody is refused for it.
   std::optional<Status> find_once(const ipc::GroupKey& key, uint32_t rank);
@@ -39,7 +39,7 @@ class RefusedMeetings {
     // now_ns() of the refusal
     int64_t at_ns = 0;
     // Only of those by remember_once(): the ranks that know it.
-    std::set<uint32_t> told = {};
+    std::set<uint32_t> informed = {};
   };
   using Refusals = std::map<ipc::GroupKey, Refusal>;
   static void keep(Refusals& refusals, const ipc::GroupKey& key, Refusal refusal);

@@ -122,8 +122,8 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
 }
 
 // The rank need not be among those who wait: it may be the first one that comes. Then there is no group, and
-// the others hear the reason when they come. What it says of the group's size and class does not matter: it
-// may not know them. A group that is complete has all its ranks, so whoever declines it is none of them.
+// the others get the reason when they come. The size and the class in its message do not matter: the rank may
+// not know them. A group that is complete has all its ranks, so whoever declines it is none of them.
 std::vector<Rendezvous::Reply> Rendezvous::on_declined(ChannelId from, const Join& join) {
   const Status why(join.code, "rank " + std::to_string(join.rank) + " (" + process(join) +
                                   ") cannot take part in the group: " + join.text);
@@ -131,15 +131,15 @@ std::vector<Rendezvous::Reply> Rendezvous::on_declined(ChannelId from, const Joi
   const auto found = groups_.find(join.key);
   if (found != groups_.end() && found->second.complete) return {answer};
   std::vector<Reply> replies;
-  std::set<uint32_t> told = {join.rank};
+  std::set<uint32_t> informed = {join.rank};
   if (found != groups_.end()) {
     replies = refuse(join.key, found->second, why.code(), static_cast<int32_t>(join.rank), why.message());
-    for (const auto& [rank, member] : found->second.members) told.insert(rank);
+    for (const auto& [rank, member] : found->second.members) informed.insert(rank);
   }
   const auto to_sender = [from](const Reply& reply) { return reply.to == from; };
   if (std::none_of(replies.begin(), replies.end(), to_sender)) replies.push_back(answer);
   if (join.meeting == ipc::Meeting::kAgain) {
-    refused_.remember_once(join.key, why, std::move(told));
+    refused_.remember_once(join.key, why, std::move(informed));
   } else {
     refused_.remember(join.key, why);
   }

@@ -14,8 +14,8 @@ namespace hdt::daemon {
 namespace {
 
 // Limits in bytes. A reply may be as long as a message, minus its other fields.
-constexpr size_t kMaxText = 4096;
-constexpr size_t kMaxReply = kMaxControlBytes - kMaxText;
+constexpr size_t kMaxControlText = 4096;
+constexpr size_t kMaxReply = kMaxControlBytes - kMaxControlText;
 // in the place of an algorithm: the configuration has "auto"
 constexpr auto kAuto = static_cast<collectives::Algorithm>(0xff);
 
@@ -38,13 +38,13 @@ void fields(auto& c, Is<Join> auto& m) {
   c.number(m.timeout_ms);
   fields(c, m.node);
   c.number(m.meeting, m.pid, m.uid, m.process_age_ms, m.code);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxControlText);
 }
 
 void fields(auto& c, Is<Cancel> auto& m) {
   c.bytes(m.key);
   c.number(m.code, m.rank);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxControlText);
 }
 
 // The nodes once, and for each rank the index of its node: the ends of a node are long, and a node has many
@@ -60,13 +60,13 @@ void fields(auto& c, Is<Membership> auto& m) {
 void fields(auto& c, Is<Outcome> auto& m) {
   c.bytes(m.key);
   c.number(m.code, m.rank);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxControlText);
 }
 
 // The viewer travels with the question, because the node that answers decides what the asker may see.
 void fields(auto& c, Is<Inquiry> auto& m) {
   c.number(m.number);
-  c.cut_string(m.what, kMaxText);
+  c.cut_string(m.what, kMaxControlText);
   fields(c, m.viewer);
 }
 
@@ -89,7 +89,7 @@ void fields(auto& c, Is<Successor> auto& m) {
 // a number.
 void fields(auto& c, Is<SuccessorReply> auto& m) {
   c.number(m.group, m.from, m.to, m.code, m.rank);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxControlText);
   fields(c, m.live);
   fields(c, m.node);
 }

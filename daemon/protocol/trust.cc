@@ -248,13 +248,13 @@ void Trust::on_new(std::function<void()> call) {
 //    calls for another keep().
 Status Trust::keep() {
   if (!lasting_ || is_listed()) return Status::ok();
-  std::map<std::string, PublicKey> news;
+  std::map<std::string, PublicKey> added;
   {
     const std::lock_guard lock(mutex_);
-    for (const std::string& name : unkept_) news.emplace(name, known_.at(name));
+    for (const std::string& name : unkept_) added.emplace(name, known_.at(name));
   }
   // An earlier call has written those for which this one was asked.
-  if (news.empty()) return Status::ok();
+  if (added.empty()) return Status::ok();
   const auto lock = lock_of_all(known_path() + ".lock");
   if (!lock.is_ok()) return lock.status();
   auto read = read_list(known_path());
@@ -264,7 +264,7 @@ Status Trust::keep() {
   auto nodes = parse_nodes(known_path(), text);
   if (!nodes.is_ok()) return nodes.status();
   const size_t before = text.size();
-  for (const auto& [name, key] : news) {
+  for (const auto& [name, key] : added) {
     const std::string line = node_line(name, key);
     // A file beyond the limits would keep the daemon from starting.
     if (nodes.value().size() >= kMaxNodes || text.size() + line.size() > kMaxNodesBytes) break;
@@ -273,7 +273,7 @@ Status Trust::keep() {
   }
   if (text.size() != before) HDT_RETURN_IF_ERROR(write_file_atomically(known_path(), text, kKnownMode));
   const std::lock_guard guard(mutex_);
-  for (const auto& [name, key] : news) unkept_.erase(name);
+  for (const auto& [name, key] : added) unkept_.erase(name);
   for (const std::string& name : unkept_) nodes.value().emplace(name, known_.at(name));
   known_ = nodes.take();
   return Status::ok();

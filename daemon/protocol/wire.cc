@@ -15,7 +15,7 @@ namespace {
 
 // A message must fit a control message of the link (kMaxLinkMessageBytes). Longer texts are cut when they
 // are written; a longer text on the wire is malformed.
-constexpr size_t kMaxText = 2048;
+constexpr size_t kMaxEngineText = 2048;
 // One hour, in ms. A longer wait for a successor is malformed, so that a peer cannot make a group wait
 // for ever.
 constexpr int64_t kMaxRestartMs = 3'600'000;
@@ -65,7 +65,7 @@ void fields(auto& c, Is<NodeLeft> auto& m) { c.number(m.group, m.from); }
 void fields(auto& c, Is<GroupSeated> auto& m) { c.number(m.group, m.from); }
 void fields(auto& c, Is<GroupFailed> auto& m) {
   c.number(m.group, m.code, m.rank);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxEngineText);
 }
 void fields(auto& c, Is<GroupUnknown> auto& m) { c.number(m.group); }
 void fields(auto& c, Is<ProbeMessage> auto& m) {
@@ -80,7 +80,7 @@ void fields(auto& c, Is<RatesMessage> auto& m) {
 // correct daemon.
 void fields(auto& c, Is<ClassPrepare> auto& m) {
   c.number(m.group, m.change);
-  c.cut_string(m.settings, kMaxText);
+  c.cut_string(m.settings, kMaxEngineText);
 }
 void fields(auto& c, Is<ClassEnds> auto& m) {
   c.number(m.group, m.change);
@@ -88,7 +88,7 @@ void fields(auto& c, Is<ClassEnds> auto& m) {
 }
 void fields(auto& c, Is<ClassReady> auto& m) {
   c.number(m.group, m.change, m.code);
-  c.text(m.text, kMaxText);
+  c.text(m.text, kMaxEngineText);
 }
 void fields(auto& c, Is<ClassCommit> auto& m) { c.number(m.group, m.change, m.commit); }
 void fields(auto& c, Is<LinkMoved> auto& m) { c.number(m.group); }

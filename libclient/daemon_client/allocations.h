@@ -31,9 +31,9 @@ inline Trailer& trailer_of(const SharedMemory& memory) {
   return *reinterpret_cast<Trailer*>(memory.data() + memory.size() - sizeof(Trailer));
 }
 
-// The allocations of this process. Any thread. The daemon is asked, and told, without mutex_: an answer that
-// does not come holds up the threads that need it, and no others. mutex_ comes after Communicator::mutex_ and
-// before Session's.
+// The allocations of this process. Any thread. Questions and messages go to the daemon without mutex_: an
+// answer that does not come holds up the threads that need it, and no others. mutex_ comes after
+// Communicator::mutex_ and before Session's.
 class Allocations {
  public:
   // The only one. In a forked copy of the process it is left as it is.

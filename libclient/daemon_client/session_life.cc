@@ -126,8 +126,7 @@ Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t
   return taken;
 }
 
-// The wait lets an embedded daemon pass the news on before this process ends, perhaps, and the daemon with
-// it.
+// The wait lets an embedded daemon pass the refusal on before this process, and the daemon with it, may end.
 void Session::decline(ipc::JoinRequest request, const Status& why) {
   request.code = why.code();
   request.text = why.message();

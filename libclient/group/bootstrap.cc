@@ -134,9 +134,9 @@ Status without_exception(Body body) {
 }
 
 // Finds the daemon by find(), learns by prepare(session) which group this is, and joins it. The other ranks
-// wait for this one from the beginning. If it cannot even join, it does both once more and tells the others
-// by way of the daemon why: memory that was missing may be there again, and the news needs little. prepare()
-// may be called twice, then.
+// wait for this one from the beginning. If it cannot even join, it does both once more, and sends the reason
+// to the others through the daemon: memory that was missing may be there again, and the message needs little
+// of it. prepare() may be called twice, then.
 template <typename Find, typename Prepare>
 Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare) {
   std::shared_ptr<Session> session;
@@ -161,7 +161,7 @@ Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare) {
   if (asked) return made;
   // Only a lack of memory or descriptors may have passed.
   if (ready.is_ok() || why.code() == Code::kSystem) {
-    (void)contained("the news that a rank cannot take part", [&] {
+    (void)contained("the refusal of a rank that cannot take part", [&] {
       if (get_ready().is_ok()) session->decline(request_of(ready.value()), why);
     });
   }

@@ -5,7 +5,7 @@
 // caller.
 //
 // The others wait for a rank that has no memory for what it needs to join. So `config` is read here, where
-// they are told. Errors of it are those of read_config(); it may be null.
+// the reason is sent to them. Errors of it are those of read_config(); it may be null.
 //
 // Errors of all: kNoDaemon, kDaemonLost, kVersion and kSystem of finding and using a daemon; kTimeout,
 // kMismatch, kRankLost, kLink, kNoBackend, kConfig and kInvalidUsage of the group that could not be made

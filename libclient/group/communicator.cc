@@ -67,10 +67,10 @@ Result<std::shared_ptr<Communicator>> Communicator::make(const std::shared_ptr<S
     made = out_of_memory();
   }
   if (!made.is_ok()) {
-    Status told(Code::kSystem, "no memory");
+    Status sent(Code::kSystem, "no memory");
     (void)contained("a seat that is given up",
-                    [&] { told = session->give_up_seat(handle, rank, made.status()); });
-    return told;
+                    [&] { sent = session->give_up_seat(handle, rank, made.status()); });
+    return sent;
   }
   Communicator& communicator = *made.value();
   Status seated;

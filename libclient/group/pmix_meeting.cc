@@ -105,13 +105,13 @@ Result<IdContents> PmixMeeting::id(Session& session, Job& job) {
 
 void PmixMeeting::give_up(const Status& why) {
   if (std::exchange(published_, true)) return;
-  (void)contained("the news that rank 0 has no id", [&] {
+  (void)contained("the message that rank 0 has no id", [&] {
     Writer writer;
     const Failure failure{kFailureMagic, why.code(), why.message()};
     fields(writer, failure);
     const auto& bytes = writer.written();
-    const Status told = publish(number_, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-    if (!told.is_ok()) HDT_LOG_WARN("the other ranks wait for this one's id: {}", told.message());
+    const Status published = publish(number_, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    if (!published.is_ok()) HDT_LOG_WARN("the other ranks wait for this one's id: {}", published.message());
   });
 }
 
