@@ -17,10 +17,10 @@ if(HDT_SANITIZE)
     target_compile_options(hdt_flags INTERFACE -fno-sanitize=null,alignment,vptr,object-size)
   endif()
 endif()
-# Where CMAKE_UNITY_BUILD is on (CMakePresets.json), and in tests always (tests/CMakeLists.txt), two dozen
-# files of a target are compiled as one, in less than half the time. There a file is not the main one: its
-# types look like a header's.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+# Where CMAKE_UNITY_BUILD is on (CMakePresets.json), and in tests always (tests/CMakeLists.txt), a dozen files
+# of a target are compiled as one, in half the time; of the large libraries two dozen. There a file is not the
+# main one: its types look like a header's.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(hdt_flags INTERFACE -Wno-subobject-linkage)
 endif()

@@ -45,13 +45,13 @@ double mean(size_t first, size_t end, Field field) {
 }
 
 // Units that become one layer kind.
-struct Part {
+struct UnitRange {
   const char* kind;
   size_t first;
   size_t end;
 };
 // The first unit is the embedding, the last one the head.
-std::vector<Part> parts_of(size_t units) {
+std::vector<UnitRange> parts_of(size_t units) {
   return {{kEmbedding, 0, 1}, {kBlock, 1, units - 1}, {kHead, units - 1, units}};
 }
 
@@ -76,7 +76,7 @@ std::optional<std::vector<double>> fitted_rate(const json& links, const std::str
 
 // A link with 11 points of the fit GB/s = a x^2 + b x + c, with x = log2(message in MiB), from 1 MiB to
 // 1 GiB. The set has no latencies.
-Link link_of(const std::vector<double>& fit, const std::string& where) {
+Link link_of_fit(const std::vector<double>& fit, const std::string& where) {
   Link link;
   for (int x = 0; x <= 10; ++x) {
     const double rate = fit[0] * x * x + fit[1] * x + fit[2];
@@ -96,7 +96,7 @@ void add_links(Profile& profile, const json& links, const std::string& zone,
       const std::string where = fmt::format("links.json: {} to {}", from, to);
       const auto fit = fitted_rate(links, zone, from, to);
       if (!fit) continue;
-      const Link link = link_of(*fit, where);
+      const Link link = link_of_fit(*fit, where);
       profile.links[{from, to, from == to && devices.size() > 1}] = link;
       if (from != to && (!network || link.bandwidth.back().second > network->bandwidth.back().second))
         network = link;
@@ -137,7 +137,7 @@ std::string published_model_name(const PublishedFiles& files, const std::vector<
 Model published_model(const PublishedFiles& files, const std::string& name, size_t units) {
   Model model;
   model.name = name;
-  for (const Part& part : parts_of(units)) {
+  for (const UnitRange& part : parts_of(units)) {
     LayerKind kind;
     kind.name = part.kind;
     kind.count = static_cast<int>(part.end - part.first);
@@ -167,7 +167,7 @@ Profile published_profile(const PublishedFiles& files, const std::string& model,
       for (const auto& [degree, layers] : by_degree.items()) {
         if (!sizes.contains(degree)) continue;
         const std::string where = fmt::format("profiles.json: {}.{}.{}.{}", model, device, size, degree);
-        for (const Part& part : parts_of(units)) {
+        for (const UnitRange& part : parts_of(units)) {
           const auto seconds = [&, &layers = layers](size_t index) {
             return mean(part.first, part.end, [&](const std::string& unit) {
               return positive(at(layers, unit, where).at(index), fmt::format("{}.{}", where, unit));
