@@ -70,6 +70,7 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   std::vector<Completion> completions;
   while (!open.empty() && !deadline.expired() && !stop.load(std::memory_order_acquire)) {
     std::vector<pollfd> fds;
+    fds.reserve(devices.size());
     for (auto& [address, device] : devices) fds.push_back({device->event_fd(), POLLIN, 0});
     // A short sleep, so that `stop` is noticed.
     ::poll(fds.data(), fds.size(),
