@@ -152,7 +152,8 @@ TEST_F(SegmentTest, AForeignFailureCodeIsNotBelieved) {
 
 // Dies while it reports a failure, where it reads the text, which is not there.
 void report_and_die(const Segment& segment) {
-  const std::string text(size_t{1} << 20, 'x');
+  // Larger than what malloc() ever takes from its heap (32 MiB), so that the page is the text's alone.
+  const std::string text(size_t{64} << 20, 'x');
   constexpr uintptr_t kPage = 4096;
   auto* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(text.data()) / kPage * kPage);
   if (::mprotect(page, kPage, PROT_NONE) != 0) ::_exit(0);
