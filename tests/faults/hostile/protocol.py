@@ -94,8 +94,8 @@ def join(request, key, rendezvous, ranks=1, rank=0, group_class="hostile", timeo
          place="", age_ms=0, code=0, words=""):
     return (struct.pack("<BI", KINDS["Join"], request) + key + struct.pack("<BB", meeting, host) +
             text(rendezvous) + text(place) +
-            struct.pack("<qII", age_ms, ranks, rank) + text(group_class) + struct.pack("<qi", timeout_ms, code) +
-            text(words))
+            struct.pack("<qII", age_ms, ranks, rank) + text(group_class) +
+            struct.pack("<qi", timeout_ms, code) + text(words))
 
 
 def adopt(handle, engine, local):
