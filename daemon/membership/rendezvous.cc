@@ -47,6 +47,12 @@ std::string two_jobs(const Join& first, const Join& second) {
          ". Two jobs meet at the same address: give each another port, or an HDT_JOB_SECRET of its own";
 }
 
+// refuse() answers the connections that have joined; the sender of this message may be on a new one.
+void answer_sender(std::vector<Rendezvous::Reply>& replies, const Rendezvous::Reply& answer) {
+  const auto to_sender = [&](const Rendezvous::Reply& reply) { return reply.to == answer.to; };
+  if (std::none_of(replies.begin(), replies.end(), to_sender)) replies.push_back(answer);
+}
+
 }  // namespace
 
 // Ranks of one group come in any order, from any number of daemons, and each daemon on a connection of its
@@ -105,10 +111,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_join(ChannelId from, const Join& j
   }
   if (!wrong.empty()) {
     auto replies = refuse(join.key, group, code, static_cast<int32_t>(join.rank), wrong);
-    // refuse() knows only the connections that have joined; the sender of this Join may be on a new one.
-    const auto to_joiner = [from](const Reply& reply) { return reply.to == from; };
-    if (std::none_of(replies.begin(), replies.end(), to_joiner))
-      replies.push_back({from, Outcome{join.key, code, static_cast<int32_t>(join.rank), wrong}});
+    answer_sender(replies, {from, Outcome{join.key, code, static_cast<int32_t>(join.rank), wrong}});
     groups_.erase(join.key);
     return replies;
   }
@@ -136,8 +139,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_declined(ChannelId from, const Joi
     replies = refuse(join.key, found->second, why.code(), static_cast<int32_t>(join.rank), why.message());
     for (const auto& [rank, member] : found->second.members) informed.insert(rank);
   }
-  const auto to_sender = [from](const Reply& reply) { return reply.to == from; };
-  if (std::none_of(replies.begin(), replies.end(), to_sender)) replies.push_back(answer);
+  answer_sender(replies, answer);
   if (join.meeting == ipc::Meeting::kAgain) {
     refused_.remember_once(join.key, why, std::move(informed));
   } else {
