@@ -66,9 +66,9 @@ def shrink(excluded=None, timeout=None, store=None):
     rank, size = left.index(dist.get_rank()), len(left)
     if store is None:
         store = _new_store(between, rank, size, datetime.timedelta(seconds=wait_s))
-    # A store of the caller's may hold keys of earlier worlds, and of a try that failed on some of the ranks.
-    name = _text_of_rank_0(between, secrets.token_hex(8) if rank == 0 else "")
-    store = dist.PrefixStore(f"hdt/shrink/{name}", store)
+    else:  # it may hold keys of earlier worlds, and of a try that failed on some of the ranks
+        name = _text_of_rank_0(between, secrets.token_hex(8) if rank == 0 else "")
+        store = dist.PrefixStore(f"hdt/shrink/{name}", store)
     dist.destroy_process_group()
     dist.init_process_group("hdt", store=store, rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=seconds),
