@@ -383,9 +383,12 @@ def parse(arguments):
 
 def main():
     options = parse(sys.argv[1:])
-    place = OverRdma() if options.rdma else Loopback(options.nodes)
-    if options.rate:
+    if options.rdma:
+        place = OverRdma()
+    elif options.rate:
         place = OnHosts(options.nodes, options.rate)
+    else:
+        place = Loopback(options.nodes)
     calls = [(what, size) for what in options.collectives for size in all_sizes(options)]
     rounds = []
     order = random.Random(options.seed)
