@@ -16,6 +16,7 @@
 
 #include "base/secret_file.h"
 #include "base/unique_fd.h"
+#include "tests/unit/base_config/temporary_file.h"
 
 namespace hdt::daemon {
 namespace {
@@ -26,24 +27,19 @@ constexpr char kTrustKey[] = "a key of the cluster";
 
 class TrustFiles : public ::testing::Test {
  protected:
-  TrustFiles() {
-    char name[] = "/tmp/hdt-trust-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~TrustFiles() override { std::filesystem::remove_all(folder_); }
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::string file(const std::string& name) const { return folder_.path(name); }
   std::string write(const std::string& name, const std::string& text, mode_t mode = 0600) {
     std::ofstream(file(name)) << text;
     ::chmod(file(name).c_str(), mode);
     return file(name);
   }
   std::shared_ptr<Trust> open(const std::string& nodes_file = "") {
-    auto trust = Trust::open({kTrustKey, folder_, nodes_file});
+    auto trust = Trust::open({kTrustKey, folder_.path(), nodes_file});
     EXPECT_TRUE(trust.is_ok()) << trust.status().message();
     return trust.take();
   }
 
-  std::string folder_;
+  test::TemporaryFolder folder_;
   const PublicKey one_ = SigningKey::make().take().public_key();
   const PublicKey other_ = SigningKey::make().take().public_key();
 };
@@ -56,7 +52,7 @@ TEST_F(TrustFiles, AClusterKeyIsReadWithoutWhiteSpaceAndMustBeLongEnough) {
   write("key", std::string(5000, 'k'));
   EXPECT_EQ(load_cluster_key(path).status().code(), Code::kConfig);
   EXPECT_EQ(load_cluster_key(file("absent")).status().code(), Code::kConfig);
-  EXPECT_EQ(load_cluster_key(folder_).status().code(), Code::kConfig);
+  EXPECT_EQ(load_cluster_key(folder_.path()).status().code(), Code::kConfig);
   EXPECT_EQ(load_cluster_key("").value(), "");
 }
 
@@ -100,10 +96,11 @@ TEST_F(TrustFiles, TheNodeKeyIsKeptAndTheNodeIdIsNot) {
   EXPECT_EQ(first->key().public_key(), again->key().public_key());
   EXPECT_NE(first->node(), again->node());
   ::chmod(file("node.key").c_str(), 0644);
-  EXPECT_THAT(Trust::open({kTrustKey, folder_, ""}).status().message(), HasSubstr("chmod 600"));
+  EXPECT_THAT(Trust::open({kTrustKey, folder_.path(), ""}).status().message(), HasSubstr("chmod 600"));
   write("node.key", "no key\n");
-  EXPECT_THAT(Trust::open({kTrustKey, folder_, ""}).status().message(), HasSubstr("64 hexadecimal digits"));
-  const auto alone = Trust::open({"", folder_, ""}).take();  // nothing is proved without a cluster key
+  EXPECT_THAT(Trust::open({kTrustKey, folder_.path(), ""}).status().message(),
+              HasSubstr("64 hexadecimal digits"));
+  const auto alone = Trust::open({"", folder_.path(), ""}).take();  // nothing is proved without a cluster key
   EXPECT_FALSE(alone->lasting());
 }
 
@@ -230,11 +227,13 @@ TEST_F(TrustFiles, AListThatIsNoneIsRefused) {
   for (const std::string& text :
        {std::string("n1\n"), "n1 " + digits.substr(1) + "\n", "n1 " + digits + " more\n",
         "n1 " + digits.substr(1) + "g\n", std::string("\n# only remarks\n")}) {
-    EXPECT_EQ(Trust::open({kTrustKey, folder_, write("nodes", text)}).status().code(), Code::kConfig) << text;
+    EXPECT_EQ(Trust::open({kTrustKey, folder_.path(), write("nodes", text)}).status().code(), Code::kConfig)
+        << text;
   }
   write("nodes", node_line("n1", one_), 0666);
-  EXPECT_THAT(Trust::open({kTrustKey, folder_, file("nodes")}).status().message(), HasSubstr("chmod go-w"));
-  EXPECT_EQ(Trust::open({kTrustKey, folder_, file("absent")}).status().code(), Code::kConfig);
+  EXPECT_THAT(Trust::open({kTrustKey, folder_.path(), file("nodes")}).status().message(),
+              HasSubstr("chmod go-w"));
+  EXPECT_EQ(Trust::open({kTrustKey, folder_.path(), file("absent")}).status().code(), Code::kConfig);
 }
 
 }  // namespace

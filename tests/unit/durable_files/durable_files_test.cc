@@ -16,6 +16,7 @@
 #include "base/signing.h"
 #include "daemon/links/measurements_file.h"
 #include "daemon/protocol/trust.h"
+#include "tests/unit/base_config/temporary_file.h"
 
 namespace {
 
@@ -52,12 +53,7 @@ namespace {
 
 class DurableFiles : public ::testing::Test {
  protected:
-  DurableFiles() {
-    char name[] = "/tmp/hdt-durable-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~DurableFiles() override { std::filesystem::remove_all(folder_); }
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::string file(const std::string& name) const { return folder_.path(name); }
 
   // Expects that the file has got its name with what was synced before, and that nothing is left beside it.
   void expect_durable(const std::string& name, mode_t mode) const {
@@ -65,7 +61,7 @@ class DurableFiles : public ::testing::Test {
     const std::string prefix = "sync " + file(name) + ".";
     ASSERT_TRUE(calls[0].starts_with(prefix)) << calls[0];
     EXPECT_EQ(calls[1], "name " + calls[0].substr(5) + " " + file(name));
-    EXPECT_EQ(calls[2], "sync " + folder_);
+    EXPECT_EQ(calls[2], "sync " + folder_.path());
     struct stat info {};
     ASSERT_EQ(::stat(file(name).c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 07777, mode);
@@ -73,7 +69,7 @@ class DurableFiles : public ::testing::Test {
     EXPECT_FALSE(std::filesystem::exists(calls[0].substr(5)));
   }
 
-  std::string folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(DurableFiles, AFileThatReplacesAnother) {
@@ -103,7 +99,7 @@ TEST_F(DurableFiles, Measurements) {
 }
 
 TEST_F(DurableFiles, KnownNodes) {
-  auto trust = daemon::Trust::open({"a key of the cluster", folder_, ""});
+  auto trust = daemon::Trust::open({"a key of the cluster", folder_.path(), ""});
   ASSERT_TRUE(trust.is_ok()) << trust.status().message();
   const PublicKey key = SigningKey::make().take().public_key();
   ASSERT_TRUE(trust.value()->check("n1", key, true).is_ok());
