@@ -101,7 +101,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   }
 }
 
-// What a thread works on. The thread and `running_` share it; until `done` only the thread uses the rest.
+// The work of one thread, which its entry in `running_` shares. Until `done` is set, only the thread uses the
+// other fields.
 struct PathTrials::Work {
   MakeBackend make_backend;
   std::vector<PathTrial> paths;
@@ -127,7 +128,7 @@ void PathTrials::join_ended() {
   });
 }
 
-// Nothing else catches exceptions on this thread. Whoever asked gets an answer after one as well.
+// Exceptions end here, as nothing else catches them on this thread. The asker gets an answer in any case.
 void PathTrials::run(Work& work) const {
   (void)contained(
       "trying paths",

@@ -103,9 +103,8 @@ Decision Tuner::decide(const Call& call) {
 
 Algorithm Tuner::by_chunk_size(const Call& call) const {
   const Partition plan(call, layout_);
-  const Algorithm selected = select_algorithm(problem_of(call, plan.chunk(0), order_, 0), call.type,
-                                              layout_.scratch_bytes / collectives::type_size(call.type));
-  return selected;
+  return select_algorithm(problem_of(call, plan.chunk(0), order_, 0), call.type,
+                          layout_.scratch_bytes / collectives::type_size(call.type));
 }
 
 }  // namespace hdt::daemon

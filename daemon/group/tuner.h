@@ -87,7 +87,7 @@ class Tuner {
   // The algorithm of a call, which must be valid (ipc::validate()). May take milliseconds for the
   // first call of its kind.
   Decision decide(const ipc::Call& call);
-  // What decides without measurements: the size of a chunk. The ring, if the call cannot take that algorithm.
+  // The algorithm by the size of a chunk, which decides without measurements.
   collectives::Algorithm by_chunk_size(const ipc::Call& call) const;
   // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
   // The times are from daemon to daemon. What ranks add to them is the same for every algorithm, and

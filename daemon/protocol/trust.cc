@@ -244,8 +244,8 @@ void Trust::on_new(std::function<void()> call) {
 // 3. The file's text, with the new names behind it. A file that cannot be read is not written over: its
 //    author would lose it.
 // 4. The new file takes the place of the old one, so that a reader finds either of them whole.
-// 5. What is known is what is in the file, and what check() has added meanwhile: that stays in unkept_ and
-//    calls for another keep().
+// 5. Afterwards known_ holds the nodes of the file, and those that check() has added meanwhile. These stay in
+//    unkept_ and need another keep().
 Status Trust::keep() {
   if (!lasting_ || is_listed()) return Status::ok();
   std::map<std::string, PublicKey> added;

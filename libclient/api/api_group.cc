@@ -138,7 +138,6 @@ hdtResult_t hdtCommShrink(hdtComm_t handle, const int excluded[], int count, hdt
   if (excluded == nullptr && count > 0) return null_argument("excluded");
   return first_guarded([&] {
     const auto& parent = comm->communicator->options();
-
     for (int i = 0; i < count; ++i) {
       const int rank = excluded[i];
       if (rank < 0 || static_cast<uint32_t>(rank) >= parent.ranks)

@@ -94,7 +94,7 @@ bool Session::can_ask_again(const ipc::JoinRequest& request, const std::string& 
   return request.host != ipc::Hosting::kNone || share_host(request.rendezvous, own_address);
 }
 
-// What a rank makes of the daemon's success.
+// Maps the memory of a group in which the daemon has given the rank its seat.
 Result<JoinedGroup> Session::take_joined(const ipc::Joined& joined, Packet& packet, uint64_t life) {
   HDT_RETURN_IF_ERROR(packet.descriptors);
   if (packet.fds.size() != 1 || joined.engine >= wire().eventfds.size())

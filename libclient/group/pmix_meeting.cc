@@ -21,7 +21,7 @@ namespace {
 // "JDTF" in memory, where an id has kIdMagic.
 constexpr uint32_t kFailureMagic = 0x4654444a;
 
-// What rank 0 publishes in the place of an id.
+// Rank 0 publishes this in the place of an id.
 struct Failure {
   uint32_t magic = kFailureMagic;
   Code code = Code::kSuccess;

@@ -29,7 +29,7 @@ Result<hdtUniqueId_t> pack_id(IdContents contents) {
   return id;
 }
 
-// What follows the contents is zero and is not looked at.
+// The bytes behind the contents are zero, and are not looked at.
 Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   Reader reader(std::as_bytes(std::span(id.internal)));
   IdContents contents;

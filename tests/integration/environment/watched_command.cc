@@ -27,12 +27,12 @@ namespace hdt::client::test {
 namespace {
 
 constexpr int kLookMs = 100;
-// What the command has left behind gets this long to end, and then to be gone.
+// Processes that the command has left behind get this long to end, and then to be gone.
 constexpr int64_t kAfterwardsMs = 5'000;
 // For all backtraces together, and for one.
 constexpr int64_t kBacktracesMs = 60'000;
 constexpr const char* kBacktraceS = "20";
-// Of a backtrace, in bytes.
+// The longest text of a backtrace, in bytes.
 constexpr size_t kMaxBacktrace = size_t{1} << 15;
 
 std::string read_all(const std::filesystem::path& path) {
@@ -118,7 +118,8 @@ std::string describe_all() {
   return text;
 }
 
-// Ends what is there and waits for it. What has ended otherwise was adopted, and is waited for as well.
+// Ends the processes that are left and waits for them, and for those that have ended by themselves, too: this
+// process has adopted them.
 void end_all() {
   const Deadline deadline = Deadline::after_ms(kAfterwardsMs);
   while (!deadline.expired()) {
@@ -134,7 +135,7 @@ void end_all() {
   }
 }
 
-// Takes what is there to be read. False at the end, when no process has the other end any more.
+// Reads the bytes that are there. False at the end, when no process has the other end any more.
 bool read_some(int pipe, std::string& output) {
   std::array<char, 4096> chunk;
   for (;;) {
