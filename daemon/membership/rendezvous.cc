@@ -199,6 +199,7 @@ std::vector<Rendezvous::Reply> Rendezvous::refuse(const GroupKey& key, const Gro
   std::set<ChannelId> channels;
   for (const auto& [number, member] : group.members) channels.insert(member.channel);
   std::vector<Reply> replies;
+  replies.reserve(channels.size());
   for (ChannelId channel : channels) replies.push_back({channel, Outcome{key, code, rank, why}});
   // With kAgain the same processes may use the key again, so they must not be refused then.
   if (group.meeting != ipc::Meeting::kAgain) refused_.remember(key, {code, why});
