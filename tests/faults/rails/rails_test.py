@@ -97,9 +97,9 @@ class Rails(OnHosts):
                 self.up(host) == NICS - 1 for host in range(2)))
             reasons = [next(rail["last_error"] for rail in self.hosts.rails(host) if rail["state"] == "down")
                        for host in range(2)]
-            # One end finds the loss by itself, before TCP's 10 s are over. The other one finds it, too, or gets
-            # the report over another rail. Or it sees the connection close: the hole is made at one end and
-            # then at the other, and until then the close still gets through.
+            # One end finds the loss by itself, before TCP's 10 s are over. The other one finds it, too, or
+            # gets the report over another rail. Or it sees the connection close: the hole is made at one end
+            # and then at the other, and until then the close still gets through.
             self.assertRegex("\n".join(reasons), "(?m)^nothing moves on it ")
             for reason in reasons:
                 self.assertRegex(reason, "^(nothing moves on it|the peer lost it|"
