@@ -117,7 +117,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The rank that the failure is about; -1: none, or no failure.
   int32_t failed_rank() const { return access_.segment.failed_rank(); }
 
-  // Moves what can be moved, unless another thread is at it. True if anything was done.
+  // Moves what can be moved. True if anything was done. For a thread that sleeps if nothing was: it waits for
+  // the lock, as the thread that holds it may have looked just before the data came, and the ring for that
+  // data may already be over.
+  bool progress();
+  // The same, unless another thread is at it; for a thread that does not sleep.
   bool try_progress();
   // Looks for some microseconds whether `done()`, and moves what can be moved. Only on one node, and where
   // each rank has a core to itself.

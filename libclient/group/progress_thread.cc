@@ -75,7 +75,7 @@ bool ProgressThread::look_around() {
   for (const auto& communicator : mine) {
     sleepers.emplace_back(communicator->rank_state().doorbell);
     (void)contained(
-        "operations that nobody waits for", [&] { any |= communicator->try_progress(); },
+        "operations that nobody waits for", [&] { any |= communicator->progress(); },
         [&](const std::string& why) {
           any = true;
           (void)communicator->give_up({Code::kSystem, "its process could not go on: " + why});

@@ -68,13 +68,24 @@ class Job:
         with open(self._output_of(rank), encoding="utf-8", errors="replace") as output:
             return output.read()
 
+    def _why(self, rank):
+        """What hdtctl says about the groups of the rank's node."""
+        try:
+            why = subprocess.run([os.path.join(BUILD, "bin", "hdtctl"), "why"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=30,
+                                 env=self._of_node(rank // self.local))
+        except subprocess.TimeoutExpired:
+            return "no answer within 30 s"
+        return why.stdout.decode(errors="replace")
+
     def ended(self, timeout=TIMEOUT_S):
         """[(exit code, output)] by rank, when all have ended. Ranks that are late say where they are."""
-        ended, late, end = [], [], time.monotonic() + timeout
+        ended, late, why, end = [], [], "", time.monotonic() + timeout
         for rank, process in enumerate(self.ranks):
             try:
                 process.wait(max(1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
+                why = why or f"\nhdtctl why:\n{self._why(rank)}"  # before the first of them is gone
                 late.append(rank)
                 process.send_signal(signal.SIGABRT)
                 process.wait()
@@ -82,7 +93,7 @@ class Job:
         if late:
             outputs = "".join(f"\nrank {rank}: exit code {code}\n{output}"
                               for rank, (code, output) in enumerate(ended))
-            raise AssertionError(f"ranks {late} did not end in {timeout} s; all outputs:{outputs}")
+            raise AssertionError(f"ranks {late} did not end in {timeout} s; all outputs:{why}{outputs}")
         return ended
 
     def start_daemon(self, node):
