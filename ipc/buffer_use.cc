@@ -31,6 +31,11 @@ bool writes_recvbuf(const Call& call, uint32_t rank) {
   return call.what != Collective::kReduce || is_root(call, rank);
 }
 
+BufferSizes buffer_sizes(const Call& call, uint32_t ranks, uint32_t rank) {
+  return {.send = reads_sendbuf(call, rank) ? contribution_bytes(call, ranks) : 0,
+          .recv = writes_recvbuf(call, rank) ? result_bytes(call, ranks) : 0};
+}
+
 bool may_be_direct(const Call& call, const Layout& layout) {
   const uint32_t nodes = layout.nodes;
   // Below these sizes a copy through the slot costs less than the additional message. Among several

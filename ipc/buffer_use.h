@@ -20,6 +20,13 @@ namespace hdt::ipc {
 bool reads_sendbuf(const Call& call, uint32_t rank);
 bool writes_recvbuf(const Call& call, uint32_t rank);
 
+// The sizes of that rank's two buffers as the call uses them; 0: not at all. The group has `ranks` ranks.
+struct BufferSizes {
+  uint64_t send = 0;
+  uint64_t recv = 0;
+};
+BufferSizes buffer_sizes(const Call& call, uint32_t ranks, uint32_t rank);
+
 // Whether nodes may use buffers of the call in place. If so, all nodes send each other where their output
 // is before anything is written. The result is the same on all nodes, as it depends on the call and the
 // layout's nodes and ranks only.

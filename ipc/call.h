@@ -37,12 +37,6 @@ struct Exposure {
   uint64_t recv = 0;
   uint64_t send_memory = 0;
   uint64_t recv_memory = 0;
-  // 1: the contribution was copied into the payload as well (post.h), so nobody needs the sendbuf.
-  uint32_t copied = 0;
-  // Set by the node's first rank, on behalf of all: if not all buffers are shared, the call goes through
-  // the kernel, provided that all ranks may do so (libclient/intranode/protocol_tuner.h). The other ranks
-  // leave it 0.
-  uint32_t by_kernel = 0;
 };
 
 // A call in a rank's state (`RankState::calls`), in groups of several nodes. The daemon uses a buffer whose

@@ -34,15 +34,26 @@ inline constexpr size_t kInlineBytes = kDescriptorBytes - 2 * sizeof(uint64_t) -
 struct alignas(128) CallDescriptor {
   // s + 1: this is descriptor s. 0: nothing was written here yet.
   std::atomic<uint64_t> sequence{0};
-  // The number of calls that the rank had finished when it wrote this. A rank that waits for a free
-  // place thus learns it from cache lines that it reads anyway.
-  uint64_t finished = 0;
+  // How many of the calls before this one the rank had not finished when it wrote this. A rank that waits for
+  // a free place thus learns it from a cache line that it reads anyway.
+  uint32_t unfinished = 0;
+  // The content is an Exposure, and 1: the contribution was copied into the payload as well, so nobody needs
+  // the sendbuf.
+  uint8_t copied = 0;
+  // Set by the node's first rank, on behalf of all: if not all buffers are shared, the call goes through the
+  // kernel, provided that all ranks may do so (libclient/intranode/protocol_tuner.h). The other ranks leave
+  // it
+  // 0.
+  uint8_t by_kernel = 0;
+  uint16_t reserved = 0;
   Call call;
   // The contribution, if it has at most kInlineBytes; otherwise an Exposure.
   alignas(8) std::byte content[kInlineBytes] = {};
 };
 static_assert(sizeof(CallDescriptor) == kDescriptorBytes);
-static_assert(sizeof(Exposure) <= kInlineBytes);
+// All of a call without its contribution is one cache line: a second one took 100 ns from core to core, a
+// quarter of a small call.
+static_assert(offsetof(CallDescriptor, content) + sizeof(Exposure) <= 64);
 
 // Bytes of one rank's descriptors and payloads in the segment.
 inline constexpr uint64_t kDescriptorAreaBytes =

@@ -49,7 +49,7 @@ namespace hdt::ipc {
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
 // successor refuses memory of another version (kVersion).
-inline constexpr uint32_t kSegmentVersion = 14;
+inline constexpr uint32_t kSegmentVersion = 15;
 // The maximum of ranks in a group, and of ranks of a group on one node.
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
@@ -122,7 +122,7 @@ struct alignas(64) RankState {
   // The number of calls that this rank has published. In groups of several nodes call s is calls[s %
   // kCallRing], valid while entered > s; a rank publishes call s when its own call s - kCallRing is
   // complete, which implies that everyone has read it. In groups of one node the calls themselves are in
-  // the descriptors (post.h).
+  // the descriptors (call_descriptor.h).
   std::atomic<uint64_t> entered{0};
   // The process as it knows itself; not 0: the rank has taken its seat. The number means this process
   // only to readers of the same PID namespace, and only while the process lives. So a reader compares
@@ -140,12 +140,18 @@ struct alignas(64) RankState {
   std::atomic<uint64_t> echo_ns{0};
   // Written by the daemon: 1 if the daemon is embedded in this rank's process.
   std::atomic<uint32_t> hosts{0};
+  // For hdtctl status. The bytes of the buffers of this rank's collective calls that have ended, and how many
+  // of them were copied on their way: the others were read and written where they are.
+  std::atomic<uint64_t> buffer_bytes{0};
+  std::atomic<uint64_t> copied_bytes{0};
+  // The samples that the rank takes in each step of its job (hdtCommSetSamples); 0: it has not said.
+  std::atomic<uint64_t> samples{0};
   // Progress in chunks; see the head of this file.
   alignas(64) std::atomic<uint64_t> staged{0};
   alignas(64) std::atomic<uint64_t> reduced{0};
   alignas(64) std::atomic<uint64_t> done{0};
-  // Progress in calls, in groups of one node (post.h). finished > s: the rank has its result of call s,
-  // and reads nobody's memory for it any more. worked > s: the rank has done its share of call s for
+  // Progress in calls, in groups of one node (call_descriptor.h). finished > s: the rank has its result of
+  // call s, and reads nobody's memory for it any more. worked > s: the rank has done its share of call s for
   // all.
   alignas(64) std::atomic<uint64_t> finished{0};
   alignas(64) std::atomic<uint64_t> worked{0};

@@ -46,6 +46,9 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
     json["local"].push_back({{"rank", context.local_ranks[local]},
                              {"pid", pid(local)},
                              {"calls", rank_state.entered.load(std::memory_order_relaxed)},
+                             {"buffer_bytes", rank_state.buffer_bytes.load(std::memory_order_relaxed)},
+                             {"copied_bytes", rank_state.copied_bytes.load(std::memory_order_relaxed)},
+                             {"samples", rank_state.samples.load(std::memory_order_relaxed)},
                              {"left", rank_state.left.load(std::memory_order_relaxed) != 0}});
   }
   return json;

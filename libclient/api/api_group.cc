@@ -212,6 +212,14 @@ hdtResult_t hdtCommSetTimeout(hdtComm_t handle, int64_t timeout_ms) {
   return HDT_SUCCESS;
 }
 
+hdtResult_t hdtCommSetSamples(hdtComm_t handle, uint64_t samples) {
+  const CommRef comm(handle);
+  if (!comm.valid()) return report(comm.status());
+  if (hdt::forked()) return hdt::client::refuse_copy();
+  comm->communicator->rank_state().samples.store(samples, std::memory_order_relaxed);
+  return HDT_SUCCESS;
+}
+
 hdtResult_t hdtCommFailedRank(hdtComm_t handle, int* rank) {
   const CommRef comm(handle);
   if (!comm.valid()) return report(comm.status());

@@ -38,6 +38,15 @@ struct NodeAccess {
   uint32_t rank_of(uint32_t local_index) const {
     return order.rank_at[order.first_position[node] + local_index];
   }
+  // Counts the buffers of a collective call that has ended. The communicator's lock is held: there is one
+  // writer.
+  void count_buffers(uint64_t bytes, uint64_t copied) const {
+    const auto add = [](std::atomic<uint64_t>& count, uint64_t more) {
+      count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    };
+    add(rank_state().buffer_bytes, bytes);
+    add(rank_state().copied_bytes, copied);
+  }
   // Rings every other rank of this node, after something was changed for which they may wait. A fence,
   // and a system call only where a rank sleeps (base/doorbell.h).
   void ring_peers() const {

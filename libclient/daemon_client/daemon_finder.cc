@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/fork_mark.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "libclient/daemon_client/embedded_hosts.h"
 #include "libclient/daemon_client/runtime_folder.h"
@@ -149,6 +150,24 @@ Result<std::shared_ptr<Session>> find_daemon(const std::string& asked, int64_t t
   }
   // 3. An embedded one.
   return embedded_session(all, node, timeout_ms);
+}
+
+Result<std::string> find_socket() {
+  const std::string node = environment_text("HDT_NODE_NAME");
+  const std::string system = Config().node.socket;
+  if (node.empty() && ::access(system.c_str(), F_OK) == 0) return system;
+  const auto embedded = embedded_sockets(environment_text, node);
+  if (!embedded.is_ok()) return embedded.status();
+  const std::vector<std::string>& found = embedded.value();
+  if (found.size() == 1) return found.front();
+  const std::string of_node = node.empty() ? "" : " of node " + node;
+  if (!found.empty()) {
+    return Status(Code::kNoDaemon,
+                  "processes of this user host several daemons" + of_node + ": " + join(found, ", "));
+  }
+  return Status(Code::kNoDaemon,
+                node.empty() ? "no daemon runs here, neither at " + system + " nor in a process of this user"
+                             : "no process of this user hosts a daemon" + of_node);
 }
 
 }  // namespace hdt::client

@@ -24,4 +24,9 @@ namespace hdt::client {
 // hosted. kVersion, kSystem, kConfig and refusals of the daemon are returned as they are.
 Result<std::shared_ptr<Session>> find_daemon(const std::string& socket, int64_t timeout_ms);
 
+// For a tool that asks a daemon and hosts none: the socket of the system's daemon, if there is one, else that
+// of this user's embedded daemon, in the order above. Nothing is connected to. kNoDaemon: there is none, or
+// several embedded ones; the message names them. kConfig, kSystem: as runtime_place().
+Result<std::string> find_socket();
+
 }  // namespace hdt::client

@@ -6,8 +6,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <span>
 
 #include "base/hmac.h"
@@ -49,6 +51,23 @@ std::string unfit(const std::string& path) {
   if (::access(path.c_str(), W_OK | X_OK) != 0)
     return fmt::format("cannot be written to: {}", std::strerror(errno));
   return {};
+}
+
+// kInProgress: it is not there.
+Status check_runtime_folder(const std::string& folder) {
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0) {
+    if (errno == ENOENT) return {Code::kInProgress, folder + " was removed"};  // by one that ended
+    return Status::from_errno("cannot look at " + folder, errno);
+  }
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+    return {Code::kSystem, fmt::format("{} must be a folder of user {} with mode 0700, and is {} of user {} "
+                                       "with mode {:04o}: remove it, or set "
+                                       "XDG_RUNTIME_DIR to a folder of this user",
+                                       folder, ::geteuid(), S_ISDIR(info.st_mode) ? "a folder" : "none",
+                                       info.st_uid, info.st_mode & 07777)};
+  }
+  return Status::ok();
 }
 
 }  // namespace
@@ -105,19 +124,28 @@ Status make_runtime_folder(const std::string& folder) {
   } else if (errno != EEXIST) {
     return Status::from_errno("cannot make the folder " + folder + " for this node's daemon", errno);
   }
-  struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0) {
-    if (errno == ENOENT) return {Code::kInProgress, folder + " was removed"};  // by one that ended
-    return Status::from_errno("cannot look at " + folder, errno);
+  return check_runtime_folder(folder);
+}
+
+// Foreign sockets are not looked at: a folder that others could write to is refused. A socket is this node's
+// if nothing but a secret's mark follows the name.
+Result<std::vector<std::string>> embedded_sockets(const GetText& variable, const std::string& node) {
+  const auto place = runtime_place(variable, node);
+  if (!place.is_ok()) return place.status();
+  const Status usable = check_runtime_folder(place.value().folder);
+  if (usable.code() == Code::kInProgress) return std::vector<std::string>();
+  HDT_RETURN_IF_ERROR(usable);
+  std::vector<std::string> found;
+  std::error_code ended;  // the last daemon removes the folder
+  for (std::filesystem::directory_iterator entry(place.value().folder, ended), end; !ended && entry != end;
+       entry.increment(ended)) {
+    const std::filesystem::path& path = entry->path();
+    const std::string stem = path.stem();
+    const bool marked = stem.size() == node.size() + 1 + 2 * kMarkBytes && stem.starts_with(node + "-");
+    if (path.extension() == ".sock" && (node.empty() || stem == node || marked)) found.push_back(path);
   }
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
-    return {Code::kSystem, fmt::format("{} must be a folder of user {} with mode 0700, and is {} of user {} "
-                                       "with mode {:04o}: remove it, or set "
-                                       "XDG_RUNTIME_DIR to a folder of this user",
-                                       folder, ::geteuid(), S_ISDIR(info.st_mode) ? "a folder" : "none",
-                                       info.st_uid, info.st_mode & 07777)};
-  }
-  return Status::ok();
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace hdt::client

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "libclient/launch/environment.h"
@@ -27,5 +28,10 @@ Result<RuntimePlace> runtime_place(const GetText& variable, const std::string& n
 // user's alone; the message says what is wrong and what helps. kInProgress: a process that ended has
 // just removed it.
 Status make_runtime_folder(const std::string& folder);
+// The sockets of this user's embedded daemons in alphabetical order, for a tool that looks for a daemon; one
+// that a killed process has left behind may be among them. `node`: as above; only those of that node, of jobs
+// with a secret, too; "": of all nodes. Empty: there is no folder. kSystem: as make_runtime_folder(),
+// kConfig: as runtime_place().
+Result<std::vector<std::string>> embedded_sockets(const GetText& variable, const std::string& node);
 
 }  // namespace hdt::client

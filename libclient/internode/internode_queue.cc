@@ -250,6 +250,7 @@ bool InternodeQueue::copy_out() {
   access_.ring_daemon();
   if (copy_out_.sequence > entry->sequence) {
     access_.recorder().end(entry->record);
+    count_buffers(*entry);
     // The entry is removed right after this: nothing may refer to it.
     entry->operation->complete(Status::ok());
     calls_.pop_front();
@@ -259,6 +260,15 @@ bool InternodeQueue::copy_out() {
     access_.rank_state().doorbell.ring();
   }
   return true;
+}
+
+void InternodeQueue::count_buffers(const Entry& entry) const {
+  const auto sizes = ipc::buffer_sizes(entry.call, access_.layout().ranks, access_.rank);
+  const auto copied = [](BufferUse use) {
+    return use == BufferUse::kStaged || use == BufferUse::kCopiedOut || use == BufferUse::kOwnCopy;
+  };
+  access_.count_buffers(sizes.send + sizes.recv, (copied(entry.use.send) ? sizes.send : 0) +
+                                                     (copied(entry.use.recv) ? sizes.recv : 0));
 }
 
 void InternodeQueue::fail_all(const Status& status) {

@@ -85,6 +85,8 @@ class InternodeQueue : public CallQueue {
   bool copy_out();
   // Moves the cursor behind the call.
   void advance_to_end(Cursor& cursor, const Entry& entry);
+  // Counts the buffers of a call that has ended (RankState::buffer_bytes).
+  void count_buffers(const Entry& entry) const;
   // Finds the buffers that the daemon uses in place, and sets `where` and `use`.
   Status place_buffers(Entry& entry) const;
   // Copies one chunk of this rank's contribution to its place in the recvbuf.

@@ -135,14 +135,14 @@ bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std:
   if (!may_post(sequence, payload)) return false;
   CallDescriptor& post = access_.segment.post(access_.local, sequence);
   RankState& rank_state = access_.rank_state();
-  post.finished = rank_state.finished.load(std::memory_order_relaxed);
+  post.unfinished = static_cast<uint32_t>(sequence - rank_state.finished.load(std::memory_order_relaxed));
   post.call = call;
   if (bytes > kInlineBytes) {
-    exposure.copied = payload ? 1 : 0;
+    post.copied = payload ? 1 : 0;
     // The first rank decides for all which of the two protocols for ordinary memory to take, if it comes to
     // that.
     if (access_.local == 0)
-      exposure.by_kernel = tuner_.choose(call.what, bytes) == ProtocolTuner::Protocol::kKernel ? 1 : 0;
+      post.by_kernel = tuner_.choose(call.what, bytes) == ProtocolTuner::Protocol::kKernel ? 1 : 0;
     if (payload && own) std::memcpy(access_.segment.payload(access_.local, sequence), send, bytes);
     std::memcpy(post.content, &exposure, sizeof exposure);
   } else if (own && bytes != 0) {
@@ -185,7 +185,7 @@ bool IntranodeQueue::all_posted(uint64_t sequence, const ipc::Call& call) {
       ask_for(post.content, in_post);
       ask_for(access_.segment.payload(i, sequence), in_payload);
     }
-    finished = std::min(finished, post.finished);
+    finished = std::min(finished, sequence - std::min<uint64_t>(sequence, post.unfinished));
   }
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     // The calls are compared only when all are there. This rank's own descriptor compares equal.
@@ -220,10 +220,11 @@ IntranodeQueue::Protocol IntranodeQueue::choose(const ipc::Call& call, uint64_t 
   bool all_copied = true;
   bool by_kernel = false;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
+    const CallDescriptor& post = access_.segment.post(i, sequence);
     Exposure exposure;
-    std::memcpy(&exposure, access_.segment.post(i, sequence).content, sizeof exposure);
-    all_copied &= exposure.copied != 0;
-    if (i == 0) by_kernel = exposure.by_kernel != 0;
+    std::memcpy(&exposure, post.content, sizeof exposure);
+    all_copied &= post.copied != 0;
+    if (i == 0) by_kernel = post.by_kernel != 0;
     // In a group of one node, rank and local index are the same.
     if (ipc::reads_sendbuf(call, i) && exposure.send_memory == 0) all_shared = false;
     if (is_written_by_others(call, i) && exposure.recv_memory == 0) all_shared = false;
@@ -260,7 +261,8 @@ bool IntranodeQueue::reach_all(const Entry& entry) {
     Exposure exposure;
     std::memcpy(&exposure, access_.segment.post(i, entry.sequence).content, sizeof exposure);
     rank.in_place = exposure.send == exposure.recv && exposure.send_memory == exposure.recv_memory;
-    rank.process = process_of(access_.segment.rank_state(i));
+    // The rank's state is on lines that the rank writes: they are not read where they are not needed.
+    if (entry.protocol == Protocol::kKernel) rank.process = process_of(access_.segment.rank_state(i));
     rank.send_address = exposure.send;
     rank.recv_address = exposure.recv;
     const auto map = [&](uint64_t memory, uint64_t offset, uint64_t bytes, std::byte*& mapped) {
@@ -382,6 +384,7 @@ bool IntranodeQueue::finish() {
                 std::chrono::nanoseconds(took).count());
   }
   access_.recorder().end(entry.record);
+  count_buffers(entry.call, entry.protocol);
   entry.operation->complete(Status::ok());
   calls_.pop_front();
   access_.rank_state().doorbell.ring();  // another thread of this rank may wait for it
@@ -392,6 +395,13 @@ bool IntranodeQueue::finish() {
 void IntranodeQueue::finished(uint64_t sequence) {
   access_.rank_state().finished.store(sequence + 1, std::memory_order_release);
   access_.ring_peers();
+}
+
+// Only mapped memory is read and written where it is. The kernel's protocol copies, too, in the kernel.
+void IntranodeQueue::count_buffers(const ipc::Call& call, Protocol protocol) const {
+  const auto sizes = ipc::buffer_sizes(call, access_.layout().ranks, access_.rank);
+  const uint64_t bytes = sizes.send + sizes.recv;
+  access_.count_buffers(bytes, protocol == Protocol::kMapped ? 0 : bytes);
 }
 
 // Only if nothing is under protocol, since calls must be posted in order.
@@ -420,6 +430,7 @@ IntranodeQueue::Express IntranodeQueue::express_done(const ipc::Call& call, cons
   ++worked_;
   finished(sequence);
   access_.recorder().end(express_record_, Code::kSuccess, express_ticks_);
+  count_buffers(call, Protocol::kEager);
   return Express::kDone;
 }
 

@@ -115,6 +115,8 @@ class IntranodeQueue : public CallQueue {
   void take_eager(const ipc::Call& call, uint64_t sequence, const std::byte* send, std::byte* recv);
   // Does this rank's share of a direct call. False: the group has failed over it.
   bool share_work(const Entry& entry);
+  // Counts the buffers of a call that has ended (RankState::buffer_bytes).
+  void count_buffers(const ipc::Call& call, Protocol protocol) const;
   // Publishes that this rank has finished the call.
   void finished(uint64_t sequence);
 

@@ -6,8 +6,8 @@
 // latest calls took less is taken. A protocol that becomes slow is left soon. The other one is tried again
 // after some calls, after more of them the longer nothing has changed.
 //
-// One rank of the node measures and decides for all (by_kernel in ipc/call.h), since all must take the
-// same protocol. Both protocols give the same bits.
+// One rank of the node measures and decides for all (by_kernel in ipc/call_descriptor.h), since all must take
+// the same protocol. Both protocols give the same bits.
 #pragma once
 
 #include <array>

@@ -16,19 +16,29 @@ steps_log_directory() {
   fi
 }
 
+# Sets processor_s to the seconds of processor time of all commands that this shell has waited for. Not
+# printed: a subshell, as of $(...), has waited for none.
+measure_processors() {
+  times >"$steps_logs/times"
+  processor_s=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$steps_logs/times")
+}
+
 say() { printf '%s\n' "$*"; }
 fail() {
   printf '%s: %s\n' "$(basename "$0")" "$*" >&2
   exit 1
 }
 
-# try_step "what is done" command...: runs it without input; prints one line; returns the command's exit code.
+# try_step "what is done" command...: runs it without input; prints one line, with the seconds that it took
+# and those of the processors; returns the command's exit code.
 try_step() {
-  local what=$1 log start code=0
+  local what=$1 log start processors_before code=0
   shift
   steps_log_directory
   log=$steps_logs/$(printf '%s' "$what" | tr -cs 'A-Za-z0-9' '-' | sed 's/-*$//').log
   start=$SECONDS
+  measure_processors
+  processors_before=$processor_s
   # In the background, so that a signal to this script is handled at once, and in a process group of its own,
   # so that steps_end reaches all of it.
   set -m
@@ -37,10 +47,11 @@ try_step() {
   set +m
   wait "$step_pid" || code=$?
   step_pid=
+  measure_processors
   if [ "$code" -eq 0 ]; then
-    printf '%-60s ok      %4d s\n' "$what" $((SECONDS - start))
+    printf '%-48s ok      %4d s (%d)\n' "$what" $((SECONDS - start)) $((processor_s - processors_before))
   else
-    printf '%-60s FAILED  %4d s\n' "$what" $((SECONDS - start))
+    printf '%-48s FAILED  %4d s (%d)\n' "$what" $((SECONDS - start)) $((processor_s - processors_before))
     printf -- '--- last lines of %s (exit code %d)\n' "$log" "$code" >&2
     tail -n 40 "$log" >&2
     printf -- '---\n' >&2

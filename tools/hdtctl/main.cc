@@ -20,6 +20,7 @@
 #include "base/foreign_json.h"
 #include "base/log.h"
 #include "base/seqpacket.h"
+#include "libclient/daemon_client/daemon_finder.h"
 #include "libclient/daemon_client/session.h"
 #include "tools/common/flag_checks.h"
 #include "tools/hdtctl/backends_table.h"
@@ -47,20 +48,26 @@ using Question = std::function<hdt::Result<std::string>(hdt::client::Session&)>;
 
 // The daemon to ask.
 struct Asked {
-  std::string socket;
+  std::string socket;  // "": the one that is found (open())
   int64_t timeout_ms = hdt::kSeqpacketConnectMs;
 
-  auto open() const { return hdt::client::Session::open(socket, {}, timeout_ms); }
+  hdt::Result<std::shared_ptr<hdt::client::Session>> open() {
+    if (socket.empty()) {
+      auto found = hdt::client::find_socket();
+      if (!found.is_ok()) return found.status();
+      socket = found.take();
+    }
+    return hdt::client::Session::open(socket, {}, timeout_ms);
+  }
 };
 
 // Asks the daemon and passes the parsed answer to `use`, whose result is returned. If there is no
 // answer, prints why on standard error and returns the exit code.
-int with_answer(const Asked& daemon, const Question& ask,
-                const std::function<int(const nlohmann::json&)>& use) {
+int with_answer(Asked& daemon, const Question& ask, const std::function<int(const nlohmann::json&)>& use) {
   // 1. Connect; 2. ask; 3. parse; 4. use. Each has a message of its own.
   const auto session = daemon.open();
   if (!session.is_ok()) {
-    std::fprintf(stderr, "hdtctl: %s; name another daemon with --socket PATH\n",
+    std::fprintf(stderr, "hdtctl: %s; name a daemon with --socket PATH\n",
                  session.status().message().c_str());
     return kFailed;
   }
@@ -88,7 +95,7 @@ int with_answer(const Asked& daemon, const Question& ask,
 }
 
 // Asks and prints, as JSON or as a table.
-int print_answer(const Asked& daemon, bool as_json, const Question& ask, Table table) {
+int print_answer(Asked& daemon, bool as_json, const Question& ask, Table table) {
   return with_answer(daemon, ask, [&](const nlohmann::json& answer) {
     std::fputs(as_json ? (answer.dump(2) + "\n").c_str() : table(answer).c_str(), stdout);
     return 0;
@@ -97,7 +104,7 @@ int print_answer(const Asked& daemon, bool as_json, const Question& ask, Table t
 
 // Writes the trace of all nodes. Nodes that did not answer are named on standard error; the file is
 // written without them.
-int write_trace(const Asked& daemon, const std::string& path) {
+int write_trace(Asked& daemon, const std::string& path) {
   return with_answer(
       daemon,
       [](auto& session) {
@@ -132,7 +139,7 @@ int new_key(const std::string& output, const std::string& node) {
 
 // hdtctl doctor. `peers` are addresses of daemons; an address without a port gets the default one. A
 // daemon that does not answer is a finding, and no reason to stop.
-int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& peers) {
+int examine(Asked& daemon, bool as_json, const std::vector<std::string>& peers) {
   std::string about;
   for (const std::string& peer : peers) {
     // "[::1]" ends with a bracket and has no port.
@@ -158,9 +165,7 @@ int examine(const Asked& daemon, bool as_json, const std::vector<std::string>& p
   return hdt::ctl::doctor_exit(findings);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   // The client library logs, as in any other program.
   (void)hdt::init_client_log(std::getenv("HDT_LOG_LEVEL"));
   CLI::App app{"Asks the daemon of a node about itself.", "hdtctl"};
@@ -180,11 +185,11 @@ int main(int argc, char** argv) {
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
   Asked daemon;
-  // The flag comes before the variable, and the variable before the default.
-  daemon.socket = hdt::Config().node.socket;
+  // The flag comes before the variable, and the variable before what is found.
   if (const char* variable = std::getenv("HDT_SOCKET")) daemon.socket = variable;
   app.add_option("--socket", daemon.socket,
-                 "The daemon's socket; default $HDT_SOCKET or " + hdt::Config().node.socket);
+                 "The daemon's socket; default $HDT_SOCKET, else " + hdt::Config().node.socket +
+                     ", else that of this user's embedded daemon");
   int64_t seconds = daemon.timeout_ms / 1'000;
   app.add_option("--timeout", seconds,
                  "Seconds that the daemon has to take the connection and to answer it, 1 to 10; default " +
@@ -350,4 +355,16 @@ int main(int argc, char** argv) {
   }
   return print_answer(
       daemon, as_json, [](auto& session) { return session.status_json(); }, hdt::ctl::status_table);
+}
+
+}  // namespace
+
+// What is thrown here and not where the daemon's answer is read: no memory.
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hdtctl: %s\n", error.what());
+    return kFailed;
+  }
 }

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/join.h"
@@ -34,6 +36,20 @@ std::string of_others(const nlohmann::json& status, const char* what) {
   if (!status.contains("others")) return "";
   const auto count = number_of(status.at("others"), what);
   return count == 0 ? "" : fmt::format(", and {} of other users", count);
+}
+
+// The bytes of a rank's buffers, and the part that went without a copy. Counted by the rank, so any numbers.
+std::string carried(const nlohmann::json& rank) {
+  const double all = number_at(rank, "buffer_bytes");
+  const double copied = number_at(rank, "copied_bytes");
+  if (!(all > 0)) return "";
+  return fmt::format(" of {}, {:.0f} % of it without copies", bytes(all),
+                     100 * (1 - std::min(copied, all) / all));
+}
+
+std::string samples_of(const nlohmann::json& rank) {
+  const double samples = number_at(rank, "samples");
+  return samples > 0 ? fmt::format(", {:.0f} sample(s) in each step", samples) : "";
 }
 
 // The daemon's own use of resources. A field that is missing counts as 0.
@@ -84,9 +100,9 @@ std::string status_table(const nlohmann::json& status) {
     // Ranks of this node.
     for (const auto& rank : list_at(group, "local")) {
       const int64_t pid = whole_at(rank, "pid");
-      text += fmt::format("    rank {} here: pid {}, {} collective call(s){}\n", whole_at(rank, "rank"),
+      text += fmt::format("    rank {} here: pid {}, {} collective call(s){}{}{}\n", whole_at(rank, "rank"),
                           pid != 0 ? std::to_string(pid) : "not known", whole_at(rank, "calls"),
-                          flag_at(rank, "left") ? ", left" : "");
+                          carried(rank), samples_of(rank), flag_at(rank, "left") ? ", left" : "");
     }
     if (group.contains("failure")) text += "    " + text_at(group, "failure") + "\n";
     if (group.contains("stays_for"))

@@ -80,6 +80,10 @@ int ProcessGroupHDT::failed_rank() const {
   return rank;
 }
 
+void ProcessGroupHDT::set_samples(uint64_t of_a_step) const {
+  check(hdtCommSetSamples(group_->comm(), of_a_step), "the samples of a rank");
+}
+
 c10::intrusive_ptr<ProcessGroupHDT> ProcessGroupHDT::without(const std::vector<int>& excluded,
                                                              Milliseconds timeout) const {
   require(timeout.count() > 0, "shrink: a timeout of ", timeout.count(), " ms");

@@ -86,6 +86,10 @@ int failed_rank(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
   return as_hdt(group).failed_rank();
 }
 
+void set_samples(const c10::intrusive_ptr<hdt_torch::BackendBase>& group, uint64_t of_a_step) {
+  as_hdt(group).set_samples(of_a_step);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -93,6 +97,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("without", &without, py::call_guard<py::gil_scoped_release>());
   module.def("options_of", &options_of);
   module.def("failed_rank", &failed_rank);
+  module.def("set_samples", &set_samples);
   module.def("class_of", &hdt_torch::class_of);
   module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
   module.def("use_shared_memory", &hdt_torch::use_shared_memory);

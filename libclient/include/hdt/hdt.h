@@ -263,6 +263,11 @@ HDT_API hdtResult_t hdtCommAbort(hdtComm_t comm);
  * thread. HDT_ERR_INVALID_ARGUMENT: an ended handle, or less than 1 ms. */
 HDT_API hdtResult_t hdtCommSetTimeout(hdtComm_t comm, int64_t timeout_ms);
 
+/* How many samples (or tokens) this rank takes in each step of the job from now on: `hdtctl status` shows it
+ * beside the rank, and nothing depends on it. 0: not shown. Any thread. Does not block.
+ * HDT_ERR_INVALID_ARGUMENT: an ended handle. */
+HDT_API hdtResult_t hdtCommSetSamples(hdtComm_t comm, uint64_t samples);
+
 /* Sets *async_error to HDT_SUCCESS while the group works, otherwise to the code of its failure.
  * hdtCommErrorMessage has the message. Does not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, or
  * async_error is NULL. */

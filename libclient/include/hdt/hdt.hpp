@@ -126,8 +126,7 @@ class CallGroup {
 // before, and drops how they ended (hdtCommDestroy).
 class Communicator {
  public:
-  // The group of this job (hdtCommInit). Like every call that makes a group, it blocks until all ranks have
-  // joined.
+  // The group of this job (hdtCommInit). Like every call that makes a group, it blocks until all have joined.
   explicit Communicator(const hdtCommConfig_t* config = nullptr) : Communicator(Empty()) {
     check(hdtCommInit(&comm_, config));
     learn_place();
@@ -189,6 +188,7 @@ class Communicator {
     return adopt(made);
   }
   void set_timeout(std::chrono::milliseconds of_later) { check(hdtCommSetTimeout(comm_, of_later.count())); }
+  void set_samples(uint64_t of_a_step) { check(hdtCommSetSamples(comm_, of_a_step)); }
   // Ends all operations of the group with HDT_ERR_ABORTED, on every rank. Does not wait for them.
   void abort() { check(hdtCommAbort(comm_)); }
   // HDT_SUCCESS while the group works, else the code of its failure; the rank that it is about, -1 if none;

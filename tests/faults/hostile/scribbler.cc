@@ -231,7 +231,6 @@ class Scribbler {
     entered.call.op = static_cast<collectives::ReduceOp>(below(collectives::kReduceOpCount + 2));
     entered.where.send = value();
     entered.where.recv = value();
-    entered.where.by_kernel = static_cast<uint32_t>(below(2));
     return entered;
   }
   void enter(Client& client, uint64_t sequence, const ipc::Entered& entered) {

@@ -36,6 +36,7 @@ std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
       {"UserRank", [](hdtComm_t c) { return hdtCommUserRank(c, &number); }},
       {"Nodes", [](hdtComm_t c) { return hdtCommNodes(c, &number); }},
       {"SetTimeout", [](hdtComm_t c) { return hdtCommSetTimeout(c, 1); }},
+      {"SetSamples", [](hdtComm_t c) { return hdtCommSetSamples(c, 1); }},
       {"FailedRank", [](hdtComm_t c) { return hdtCommFailedRank(c, &number); }},
       {"NodeOf", [](hdtComm_t c) { return hdtCommNodeOf(c, 0, &number); }},
       {"AllReduce", [](hdtComm_t c) { return hdtAllReduce(&one, two, 1, HDT_FLOAT32, HDT_SUM, c, nullptr); }},

@@ -100,6 +100,7 @@ const char* unrefused() {
       {"hdtCommUserRank", hdtCommUserRank(comm, &number)},
       {"hdtCommNodes", hdtCommNodes(comm, &number)},
       {"hdtCommSetTimeout", hdtCommSetTimeout(comm, 1)},
+      {"hdtCommSetSamples", hdtCommSetSamples(comm, 1)},
       {"hdtCommFailedRank", hdtCommFailedRank(comm, &number)},
       {"hdtCommNodeOf", hdtCommNodeOf(comm, 0, &number)},
       {"hdtMemAlloc", hdtMemAlloc(&memory, 1)},

@@ -49,9 +49,9 @@ struct Ended {
   }
 };
 
-// Rank 0 looks for the call of rank 1 by hdtTest, and stands still before it gives the communicator's lock back.
-// Meanwhile rank 1 calls, and rings. That ring wakes rank 0's progress thread, which must look when hdtTest
-// returns: the look of hdtTest was too early, and nobody rings again.
+// Rank 0 looks for the call of rank 1 by hdtTest, and stands still before it gives the communicator's lock
+// back. Meanwhile rank 1 calls, and rings. That ring wakes rank 0's progress thread, which must look when
+// hdtTest returns: the look of hdtTest was too early, and nobody rings again.
 TEST(SlowHolder, AnOperationThatBeginsDuringATestEnds) {
   constexpr size_t kTimes = 8;
   std::vector<std::atomic<bool>> stands_still(kTimes);

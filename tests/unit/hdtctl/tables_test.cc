@@ -53,7 +53,13 @@ json status_answer() {
                       {"failure", "none yet"},
                       {"stays_for", "a moment"},
                       {"nodes", list({{{"name", "n0"}, {"ranks", list({0U, 1U})}}})},
-                      {"local", list({{{"rank", 0U}, {"pid", 7}, {"calls", 3U}, {"left", true}}})}};
+                      {"local", list({{{"rank", 0U},
+                                       {"pid", 7},
+                                       {"calls", 3U},
+                                       {"buffer_bytes", 400U},
+                                       {"copied_bytes", 100U},
+                                       {"samples", 8U},
+                                       {"left", true}}})}};
   return {
       {"node", "n0"},
       {"software", "hdtcommd 1"},

@@ -84,5 +84,26 @@ TEST_F(RuntimeFolder, OneThatOthersCouldUseIsRefusedWithTheRemedy) {
   EXPECT_FALSE(make_runtime_folder(made).is_ok());
 }
 
+TEST_F(RuntimeFolder, ListsTheSocketsOfOneNodeOrOfAll) {
+  const auto listed = [&](const std::string& node) {
+    const auto found = embedded_sockets(
+        [&](const char* name) { return std::string(name) == "XDG_RUNTIME_DIR" ? folder_ : std::string(); },
+        node);
+    return found.is_ok() ? found.value() : std::vector<std::string>{found.status().message()};
+  };
+  EXPECT_THAT(listed(""), ::testing::IsEmpty());
+  const std::string made = std::string(folder_) + "/hdt";
+  ASSERT_TRUE(make_runtime_folder(made).is_ok());
+  const std::vector<std::string> sockets = {made + "/a-0123456789ab.sock", made + "/a-b.sock",
+                                            made + "/a.sock", made + "/node.sock"};
+  for (const std::string& socket : sockets) std::ofstream(socket) << "";
+  std::ofstream(made + "/node.lock") << "";
+  EXPECT_EQ(listed(""), sockets);
+  EXPECT_THAT(listed("a"), ::testing::ElementsAre(sockets[0], sockets[2]));
+  EXPECT_THAT(listed("c"), ::testing::IsEmpty());
+  ASSERT_EQ(::chmod(made.c_str(), 0755), 0);  // whose are the sockets?
+  EXPECT_THAT(listed(""), ::testing::ElementsAre(HasSubstr("mode 0700")));
+}
+
 }  // namespace
 }  // namespace hdt::client

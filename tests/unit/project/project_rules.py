@@ -73,6 +73,7 @@ EXCEPTIONS = [
     # The daemon's program starts the daemon; the other end of its session protocol is the client library's.
     ("tools/hdtcommd/", "daemon/daemon.h"),
     ("tools/hdtctl/", "libclient/daemon_client/session.h"),
+    ("tools/hdtctl/", "libclient/daemon_client/daemon_finder.h"),
     # The conformance suite as a program.
     ("tools/hdt-backend-test/", "transports/"),
     # Google Benchmark of the reduction kernels, which no public header shows.

@@ -141,12 +141,12 @@ class Steps(unittest.TestCase):
     def test_a_step_is_one_line(self):
         done = bash('step "first thing" echo noise\nstep "second" true', self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"^first thing +ok +\d+ s\nsecond +ok +\d+ s\n$")
+        self.assertRegex(done.stdout, r"^first thing +ok +\d+ s \(\d+\)\nsecond +ok +\d+ s \(\d+\)\n$")
 
     def test_a_failed_step_shows_why_and_ends_the_script(self):
         done = bash('step "breaks" bash -c "echo the reason; exit 7"\nsay "not reached"', self.folder)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"^breaks +FAILED +\d+ s\n$")
+        self.assertRegex(done.stdout, r"^breaks +FAILED +\d+ s \(\d+\)\n$")
         self.assertIn("the reason", done.stderr)
         self.assertIn("exit code 7", done.stderr)
 

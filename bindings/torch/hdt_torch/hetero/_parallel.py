@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from hdt_torch import _C
+from hdt_torch._shrink import backend_of
 from hdt_torch.hetero._balancer import Balancer
 
 LOG = logging.getLogger("hdt_torch.hetero")
@@ -93,6 +95,7 @@ class _Weights:
     def __init__(self, group, loss, sampler, balancer, writer):
         self.group, self.loss = group, loss
         self.sampler, self.balancer, self.writer = sampler, balancer, writer
+        self.backend = backend_of(group)  # None: not of HDT
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.step = _Step(self.rank, self.ranks, group)
         self.steps = 0
@@ -128,6 +131,8 @@ class _Weights:
         step = self.step
         if step.counts is None:
             step.hear()
+            if self.backend is not None and self.counts != step.counts:
+                _C.set_samples(self.backend, step.counts[self.rank])  # for hdtctl status
             self._move_shares(step)
         gradients = bucket.buffer()
         if step.mine:  # the sum of the means of batches of one size, or the sum over all samples
