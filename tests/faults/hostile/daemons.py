@@ -230,6 +230,18 @@ class Attacker:
             raise AssertionError(f"the attacker {self.name} failed itself:\n{wrong}")
         return value
 
+    def said(self, pipe, size):
+        """The first bytes that the attack writes to the pipe that it was given, which is closed here. If it ends
+        without them, raises what it raised."""
+        reading, writing = pipe
+        os.close(writing)
+        with os.fdopen(reading, "rb") as end:
+            first = end.read(size)
+        if len(first) < size:
+            self.result()
+            raise AssertionError(f"the attacker {self.name} has ended and said nothing")
+        return first
+
     def kill(self):
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)

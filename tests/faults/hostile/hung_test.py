@@ -61,12 +61,10 @@ class Hung(unittest.TestCase):
 
     def test_a_socket_whose_owner_takes_no_connection(self):
         path = os.path.join(self.folder, "hung.sock")
-        reading, writing = os.pipe()
-        owner = Attacker(take_no_connection, path, writing)
+        pipe = os.pipe()
+        owner = Attacker(take_no_connection, path, pipe[1])
         self.addCleanup(owner.kill)
-        os.read(reading, 4)
-        for pipe in (reading, writing):
-            os.close(pipe)
+        owner.said(pipe, 4)
         why = f"of user {NOBODY} that listens there has taken no connection"
         code, told = run([HDTCTL, "--socket", path, "--timeout", "1", "status"])
         self.assertEqual(code, 1, told)

@@ -9,10 +9,10 @@ from daemons import NEIGHBOUR, SECONDS, Attacker, HostileTest, main
 
 class Steal(HostileTest):
     def test_no_memory_of_another_user_is_opened(self):
-        reading, writing = os.pipe()
-        victim = Attacker(attackers.share_and_wait, self.daemons[0].socket, writing, user=NEIGHBOUR)
+        pipe = os.pipe()
+        victim = Attacker(attackers.share_and_wait, self.daemons[0].socket, pipe[1], user=NEIGHBOUR)
         self.addCleanup(victim.kill)
-        known = int.from_bytes(os.read(reading, 8), "little")
+        known = int.from_bytes(victim.said(pipe, 8), "little")
         told, opened = self.attack(attackers.steal, self.daemons[0].socket, SECONDS, (known,))
         self.assertEqual(opened, 0)
         # It hears the same of memory that is there and of memory that is not.
