@@ -231,8 +231,8 @@ class Attacker:
         return value
 
     def said(self, pipe, size):
-        """The first bytes that the attack writes to the pipe that it was given, which is closed here. If it ends
-        without them, raises what it raised."""
+        """The first bytes that the attack writes to the pipe that it was given, which is closed here. If it
+        ends without them, raises what it raised."""
         reading, writing = pipe
         os.close(writing)
         with os.fdopen(reading, "rb") as end:
