@@ -1,9 +1,11 @@
 // operation.cc: how operations end, and who waits for those that nobody else waits for. See operation.h.
 #include "operation.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace hdt_torch {
@@ -130,6 +132,21 @@ struct CompletionThread::Notice {
   }
 };
 
+void CompletionThread::start() {
+  const std::lock_guard lock(state_->mutex);
+  if (thread_.joinable() || state_->closed) return;
+  try {
+    thread_ = std::thread([state = state_] {
+      (void)::pthread_setname_np(::pthread_self(), "hdt-torch");
+      run(*state);
+    });
+  } catch (const std::system_error& error) {
+    throw_backend_error(std::string("hdt: the group's completion thread is refused: ") + error.what() +
+                        " (see ulimit -u, and pids.max of the cgroup)");
+  }
+  started_.store(true, std::memory_order_release);
+}
+
 // The notice counts one more, so that it is there until all requests know of it.
 void CompletionThread::adopt(std::shared_ptr<Operation> operation) {
   std::unique_lock lock(state_->mutex);
@@ -138,7 +155,6 @@ void CompletionThread::adopt(std::shared_ptr<Operation> operation) {
     operation->wait(std::nullopt);
     return;
   }
-  if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(*state); });
   auto* const notice = new Notice{state_, {operation}, operation->requests() + 1};
   ++state_->adopted;
   lock.unlock();
@@ -209,7 +225,19 @@ std::shared_ptr<Group> Group::make(hdtComm_t comm, int rank, int size) {
   return made;
 }
 
+// The other ranks wait for this one's call, so the group fails. In a forked copy libhdt refuses the call.
+void Group::start_completion() {
+  if (completion_.started() || ::getpid() != pid_) return;
+  try {
+    completion_.start();
+  } catch (...) {
+    (void)hdtCommAbort(comm_);
+    throw;
+  }
+}
+
 std::shared_ptr<Operation> Group::operation(const char* name) {
+  start_completion();
   auto made = std::make_shared<Operation>(name);
   const std::lock_guard lock(begun_mutex_);
   if (begun_.size() >= prune_at_) {

@@ -97,8 +97,8 @@ class Operation {
 };
 
 // Completes operations for which nobody waits: whose Work was asked for its future, or was dropped. Owned by
-// a Group; its thread starts with the first of them, and is joined by close(). It sleeps until libhdt says
-// that one of them has ended (hdtWhenDone).
+// a Group; its thread starts before the group's first operation, and is joined by close(). It sleeps until
+// libhdt says that one of them has ended (hdtWhenDone).
 class CompletionThread {
  public:
   // Starts no thread.
@@ -106,7 +106,12 @@ class CompletionThread {
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  // After close() the operation is ended at once, as libhdt has ended its requests.
+  // Starts the thread, unless it runs or close() was called. Throws what torch throws for a failed call if the
+  // system refuses the thread. Separate from adopt(), which destructors call.
+  void start();
+  bool started() const { return started_.load(std::memory_order_acquire); }
+  // The thread must have been started. After close() the operation is ended at once, as libhdt has ended its
+  // requests.
   void adopt(std::shared_ptr<Operation> operation);
   // Returns when all operations are complete and the thread has ended. The caller has called hdtCommDestroy
   // before, which ends them. A callback on the thread itself may call it: then the thread ends behind it.
@@ -129,6 +134,8 @@ class CompletionThread {
 
   // Shared with the thread, which outlives this object if it closes itself.
   std::shared_ptr<State> state_ = std::make_shared<State>();
+  // The thread runs, or has run.
+  std::atomic<bool> started_{false};
   // Guarded by state_->mutex, but for close() and forget(), the last calls.
   std::thread thread_;
 };
@@ -146,7 +153,8 @@ class Group {
   hdtComm_t comm() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // A new operation of this group. It is known to close_all() until it is done or dropped.
+  // A new operation of this group. It is known to close_all() until it is done or dropped. Throws
+  // if the group has no completion thread and gets none; then the group fails on all ranks.
   std::shared_ptr<Operation> operation(const char* name);
   CompletionThread& completion() { return completion_; }
   // Fails the group on all ranks.
@@ -164,6 +172,7 @@ class Group {
 
   Group(hdtComm_t comm, int rank, int size);
 
+  void start_completion();
   // Whether all operations were complete by `end`.
   bool settle(std::chrono::steady_clock::time_point end);
 

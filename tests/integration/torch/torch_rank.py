@@ -3,6 +3,7 @@ with 0 if everything that it checks holds."""
 
 import datetime
 import os
+import resource
 import signal
 import sys
 import threading
@@ -356,6 +357,27 @@ def survivors(rank, size):
     works(rank - 1, 2)
 
 
+def refused_thread(rank, size):
+    """The memory that rank 0 may have leaves no room for the stack of another thread."""
+    if rank > 0:
+        refused("rank 0 aborted the group", lambda: dist.all_reduce(filled(1.)))
+        return
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        pages = int(sizes.read().split()[0])
+    before, end, tensor, threads = resource.getrlimit(resource.RLIMIT_AS), threading.Event(), filled(1.), []
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 << 20), before[1]))
+    try:
+        while True:  # stacks of threads that have ended are used again
+            threads.append(threading.Thread(target=end.wait))
+            threads[-1].start()
+    except RuntimeError:
+        refused("completion thread is refused", lambda: dist.all_reduce(tensor))
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    end.set()
+    for thread in threads[:-1]:
+        thread.join()
+
+
 def left_open(rank, size):
     """The interpreter ends with an operation that nobody waits for, and without destroy_process_group()."""
     dist.all_reduce(filled(float(rank), 1000 * size), async_op=True)
@@ -384,7 +406,7 @@ def destroyed_in_a_callback(rank, size):
 
 CASES = {function.__name__: function for function in (
     reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
-    survivors, left_open, destroyed_in_a_callback)}
+    survivors, refused_thread, left_open, destroyed_in_a_callback)}
 
 
 def main():

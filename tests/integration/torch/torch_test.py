@@ -35,6 +35,9 @@ class Torch(TorchJobs):
     def test_exit_without_destroying(self):
         self.passes(RANK, 1, 2, "left_open")
 
+    def test_a_thread_that_is_refused(self):
+        self.passes(RANK, 1, 3, "refused_thread")
+
     def test_destroyed_in_a_callback(self):
         self.passes(RANK, 1, 2, "destroyed_in_a_callback")
 
