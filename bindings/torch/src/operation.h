@@ -106,8 +106,8 @@ class CompletionThread {
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  // Starts the thread, unless it runs or close() was called. Throws what torch throws for a failed call if the
-  // system refuses the thread. Separate from adopt(), which destructors call.
+  // Starts the thread, unless it runs or close() was called. Throws what torch throws for a failed call if
+  // the system refuses the thread. Separate from adopt(), which destructors call.
   void start();
   bool started() const { return started_.load(std::memory_order_acquire); }
   // The thread must have been started. After close() the operation is ended at once, as libhdt has ended its
