@@ -19,8 +19,10 @@ steps_log_directory() {
 # Sets processor_s to the seconds of processor time of all commands that this shell has waited for. Not
 # printed: a subshell, as of $(...), has waited for none.
 measure_processors() {
-  times >"$steps_logs/times"
-  processor_s=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$steps_logs/times")
+  local file=$steps_logs/times.$BASHPID  # a subshell may run steps at the same time
+  times >"$file"
+  processor_s=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$file")
+  rm -f "$file"
 }
 
 say() { printf '%s\n' "$*"; }
