@@ -72,6 +72,18 @@ TEST_F(TomlFiles, NodesThatAreAlikeAreCounted) {
   EXPECT_EQ(cluster.value().nodes[2].name, "n-3");
 }
 
+TEST_F(TomlFiles, AShortFileCannotDescribeMoreNodesThanMemoryHolds) {
+  const std::string half = "[[node]]\nname='n'\ndevice='d'\ndevices=8\nmemory_bytes=1\ncount=8192\n";
+  const std::string other = "[[node]]\nname='m'\ndevice='d'\ndevices=8\nmemory_bytes=1\ncount=8192\n";
+  const auto full = read_cluster(file(half + other));
+  ASSERT_TRUE(full.is_ok()) << full.status().message();
+  EXPECT_EQ(full.value().nodes.size(), 16'384U);
+  const auto more =
+      read_cluster(file(half + other + "[[node]]\nname='x'\ndevice='d'\ndevices=8\nmemory_bytes=1\n"));
+  EXPECT_EQ(more.status().code(), Code::kConfig);
+  EXPECT_THAT(more.status().message(), ::testing::HasSubstr("1 given, expected at most 16384 nodes in all"));
+}
+
 TEST_F(TomlFiles, TimesMustBePositive) {
   const std::string good = to_toml(example_profile());
   for (const char* field : {"forward", "input_gradient", "weight_gradient", "update"}) {
