@@ -42,8 +42,7 @@ struct alignas(128) CallDescriptor {
   uint8_t copied = 0;
   // Set by the node's first rank, on behalf of all: if not all buffers are shared, the call goes through the
   // kernel, provided that all ranks may do so (libclient/intranode/protocol_tuner.h). The other ranks leave
-  // it
-  // 0.
+  // it 0.
   uint8_t by_kernel = 0;
   uint16_t reserved = 0;
   Call call;

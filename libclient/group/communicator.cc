@@ -366,12 +366,12 @@ Deadline Communicator::next_deadline() const {
   return next;
 }
 
-// A thread that holds the lock does the work itself, so this one does not wait for it.
 bool Communicator::progress() {
   const std::lock_guard lock(mutex_);
   return progress_locked();
 }
 
+// A thread that holds the lock does the work itself, so this one does not wait for it.
 bool Communicator::try_progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock.owns_lock() && progress_locked();

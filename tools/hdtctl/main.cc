@@ -359,7 +359,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// What is thrown here and not where the daemon's answer is read: no memory.
+// Exceptions of a daemon's answer end where it is read. Those that come here are for want of memory.
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include "base/join.h"

@@ -1,12 +1,10 @@
 // async_test.cc: requests, many at once, several groups from several threads, memory of the library.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
+#include "tests/integration/communicator/done_calls.h"
 #include "tests/integration/communicator/example_run.h"
 
 namespace hdt::testing {
@@ -50,28 +48,6 @@ TEST(Async, TestSaysInProgressUntilEveryoneHasCome) {
     HDT_EXPECT(hdtWait(&request, -1));  // a null request
   });
 }
-
-// Calls that hdtWhenDone has promised, and how many have been made.
-struct Calls {
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t made = 0;
-  static void count(void* calls) {
-    auto* const self = static_cast<Calls*>(calls);
-    const std::lock_guard lock(self->mutex);
-    ++self->made;
-    self->changed.notify_all();
-  }
-  // False: fewer after half a minute.
-  bool wait_for(size_t expected) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), [&] { return made >= expected; });
-  }
-  size_t now() {
-    const std::lock_guard lock(mutex);
-    return made;
-  }
-};
 
 // The rank sleeps until the last of its requests has ended: nobody waits for or tests any of them.
 TEST(Async, CallsAreMadeOnceWhenRequestsAreDone) {

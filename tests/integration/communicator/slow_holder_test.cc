@@ -5,12 +5,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/integration/communicator/done_calls.h"
 #include "tests/integration/communicator/rank_threads.h"
 
 namespace hdt::testing {
@@ -31,24 +30,6 @@ bool becomes_true(const std::atomic<bool>& value) {
   return value;
 }
 
-// What hdtWhenDone calls.
-struct Ended {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool yes = false;
-
-  static void call(void* ended) {
-    auto* const self = static_cast<Ended*>(ended);
-    const std::lock_guard lock(self->mutex);
-    self->yes = true;
-    self->changed.notify_all();
-  }
-  bool wait() {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(20), [&] { return yes; });
-  }
-};
-
 // Rank 0 looks for the call of rank 1 by hdtTest, and stands still before it gives the communicator's lock
 // back. Meanwhile rank 1 calls, and rings. That ring wakes rank 0's progress thread, which must look when
 // hdtTest returns: the look of hdtTest was too early, and nobody rings again.
@@ -62,15 +43,15 @@ TEST(SlowHolder, AnOperationThatBeginsDuringATestEnds) {
         ASSERT_TRUE(becomes_true(still));
         HDT_EXPECT(hdtAllReduce(&value, &value, 1, HDT_INT32, HDT_SUM, self.comm, nullptr));
       } else {
-        Ended ended;
+        Calls ended;
         hdtRequest_t request = nullptr;
         HDT_EXPECT(hdtAllReduce(&value, &value, 1, HDT_INT32, HDT_SUM, self.comm, &request));
-        HDT_EXPECT(hdtWhenDone(request, &Ended::call, &ended));
+        HDT_EXPECT(hdtWhenDone(request, &Calls::count, &ended));
         std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the progress thread falls asleep
         next_unlock = &still;
         EXPECT_EQ(hdtTest(&request), HDT_IN_PROGRESS);
         ASSERT_EQ(next_unlock, nullptr) << "hdtTest took no lock";
-        ASSERT_TRUE(ended.wait());
+        ASSERT_TRUE(ended.wait_for(1, std::chrono::seconds(20)));
         HDT_EXPECT(hdtWait(&request, -1));
       }
       ASSERT_EQ(value, 1);
@@ -80,15 +61,12 @@ TEST(SlowHolder, AnOperationThatBeginsDuringATestEnds) {
 
 }  // namespace
 
-// For the function below, which can be in no namespace.
-void before_unlock() { stand_still(); }
-
 }  // namespace hdt::testing
 
 // In the place of the system's function, for all mutexes of this program.
 extern "C" int pthread_mutex_unlock(pthread_mutex_t* mutex) {
   static auto* const system =
       reinterpret_cast<int (*)(pthread_mutex_t*)>(::dlsym(RTLD_NEXT, "pthread_mutex_unlock"));
-  hdt::testing::before_unlock();
+  hdt::testing::stand_still();
   return system(mutex);
 }

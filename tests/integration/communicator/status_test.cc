@@ -23,7 +23,7 @@ std::string status(const Nodes& nodes, bool as_json) {
   return done.output;
 }
 
-// What node 0 says of its rank `local` in the only group.
+// Node 0's report of its rank `local` in the only group.
 nlohmann::json rank_of(const Nodes& nodes, size_t local) {
   const auto shown = nlohmann::json::parse(status(nodes, true), nullptr, false);
   return shown.at("groups").at(0).at("local").at(local);

@@ -194,8 +194,9 @@ Result<Profile> read_profile(const std::string& path) {
 
 namespace {
 
-// Of a cluster, in all tables of its file: a short file must not take all memory.
-constexpr int64_t kMostNodes = 16'384;
+// The maximum number of nodes of a cluster, over all tables of its file. Without it a short file could take
+// all memory.
+constexpr int64_t kMaxNodes = 16'384;
 
 }  // namespace
 
@@ -213,9 +214,9 @@ Result<Cluster> read_cluster(const std::string& path) {
       entry.end();
       // A table with `count` stands for so many nodes that are alike, with the names name-1, name-2, ...
       // Reading goes on after an error, without them.
-      const int64_t room = kMostNodes - static_cast<int64_t>(result.nodes.size());
+      const int64_t room = kMaxNodes - static_cast<int64_t>(result.nodes.size());
       if (count > room) {
-        entry.fail("count", fmt::format("{} given, expected at most {} nodes in all", count, kMostNodes));
+        entry.fail("count", fmt::format("{} given, expected at most {} nodes in all", count, kMaxNodes));
         continue;
       }
       for (int64_t i = 1; i <= count; ++i) {
