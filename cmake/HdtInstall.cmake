@@ -1,10 +1,12 @@
-# What `cmake --install` brings besides the programs: libhdt and libhdtplan, their headers, and what
-# find_package(hdt) and pkg-config need. All paths in there are relative, so an installed tree can be moved.
+# What `cmake --install` brings besides the programs: libhdt, libhdtplan and libhdttrain, their headers, and
+# what find_package(hdt) and pkg-config need. All paths in there are relative, so an installed tree can be
+# moved.
 include(CMakePackageConfigHelpers)
 
 get_target_property(HDT_SOVERSION hdt SOVERSION)
-install(TARGETS hdt hdtplan LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hdt hdtplan hdttrain LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/libclient/include/hdt ${PROJECT_SOURCE_DIR}/training/plan/include/hdt
+  ${PROJECT_SOURCE_DIR}/training/api/include/hdt
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(HDT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hdt)

@@ -8,7 +8,8 @@ from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 SOURCES = ["src/class_map.cc", "src/membership.cc", "src/module.cc", "src/operation.cc",
-           "src/process_group.cc", "src/process_group_2.cc", "src/shared_allocator.cc", "src/shared_pool.cc"]
+           "src/pipeline.cc", "src/process_group.cc", "src/process_group_2.cc",
+           "src/shared_allocator.cc", "src/shared_pool.cc"]
 
 
 def pkg_config(*flags):
@@ -31,7 +32,7 @@ setup(
             "hdt_torch._C",
             SOURCES,
             extra_compile_args=["-std=c++20", "-g1", *pkg_config("--cflags")],
-            libraries=["hdt"],
+            libraries=["hdt", "hdttrain"],
             library_dirs=FOLDERS,
             # An installed HDT is found where it was when this was built.
             runtime_library_dirs=FOLDERS,

@@ -138,6 +138,19 @@ void GroupMaker::on_join(LocalJoin join) {
     user_.refused(same_rank->second, {Code::kMismatch, "the rank has come again"});
     pending.joins.erase(std::exchange(same_rank, pending.joins.end()));
   }
+  // A rank that waits has found that there is nothing to wait for, e.g. as the group has failed that this one
+  // is split off from. That holds for all.
+  if (same_rank != pending.joins.end() && request.code != Code::kSuccess &&
+      same_rank->second.session == join.session) {
+    const Status why(request.code, request.text);
+    user_.refused(join, why);
+    if (pending.made)  // ends in on_ready
+      return user_.fail(pending.made->engine, pending.made->id,
+                        Outcome{key, why.code(), static_cast<int32_t>(request.rank), why.message()});
+    if (pending.channel != 0)
+      channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
+    return refuse(key, why);
+  }
   if (pending.made || same_rank != pending.joins.end()) {
     const bool complete = pending.made && same_rank == pending.joins.end();
     const std::string text =

@@ -260,7 +260,8 @@ void Session::mark_lost(const Status& why) {
 // 3. Wait for the answer, for as long as this daemon lives.
 // 4. If another daemon came meanwhile, begin again, unless the caller wants one daemon only.
 Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
-                            std::span<const int> fds, uint64_t* only_in_life, uint64_t* answered_in) {
+                            std::span<const int> fds, uint64_t* only_in_life, uint64_t* answered_in,
+                            const std::function<Status()>& why_not) {
   std::unique_lock lock(mutex_);
   const Counted asking(asking_);
   // The reader thread may wait in await_need().
@@ -290,8 +291,16 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
         ++late_[number];
         return Status(Code::kTimeout, "the daemon at " + path_ + " does not answer");
       }
+      if (why_not) {
+        const Status why = why_not();
+        if (!why.is_ok()) {
+          ++late_[number];
+          return why;
+        }
+      }
       // At most a second, as a deadline may be too far for a time point.
-      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kNsPerSecond)));
+      const int64_t look_ns = why_not ? kLookMs * kNsPerMs : kNsPerSecond;
+      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), look_ns)));
     }
     if (lost()) return lost_why_;
     if (only_in_life != nullptr)

@@ -76,7 +76,10 @@ class Session {
   // Joins a group. Blocks until the group is made, or some seconds longer than `request.timeout_ms`. The
   // number in `request` is filled in here. Errors: those of the group (hdt.h), and kDaemonLost if the
   // daemon ended meanwhile and no other one can be asked.
-  Result<JoinedGroup> join(ipc::JoinRequest request);
+  //
+  // `why_not`, if there is one, is asked while it waits, from this thread. When it returns a failure, the
+  // rank withdraws: that is the error of all ranks that have joined or will.
+  Result<JoinedGroup> join(ipc::JoinRequest request, const std::function<Status()>& why_not = {});
   // For a rank that cannot even join: no group is made, and all who wait for it get `why`. Waits for some
   // seconds at most until they have it.
   void decline(ipc::JoinRequest request, const Status& why);
@@ -158,6 +161,8 @@ class Session {
 
   // The maximum time for connecting and the first answer, in ms.
   static constexpr int64_t kGreetingMs = 10'000;
+  // How often a wait looks whether there is still something to wait for, in ms.
+  static constexpr int64_t kLookMs = 50;
   // How long a daemon may read nothing while messages to it fill the socket, in ms.
   static constexpr int64_t kSendMs = 10'000;
 
@@ -187,7 +192,8 @@ class Session {
   // ends.
   bool await_need();
   // Asks one daemon once. `life`: the daemon that was asked.
-  Result<JoinedGroup> join_once(const ipc::JoinRequest& request, uint64_t& life);
+  Result<JoinedGroup> join_once(const ipc::JoinRequest& request, uint64_t& life,
+                                const std::function<Status()>& why_not);
   // Maps the memory that came with the daemon's success.
   Result<JoinedGroup> take_joined(const ipc::Joined& joined, Packet& packet, uint64_t life);
   // Whether a join that failed may be sent to the next daemon.
@@ -200,10 +206,10 @@ class Session {
   // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of one daemon's
   // life. If the daemon is replaced meanwhile, its successor is asked. With `only_in_life` no second
   // daemon is asked (kDaemonLost); it is set to the life of the one that was. `answered_in` is set to the
-  // life of the daemon that has answered.
+  // life of the daemon that has answered. `why_not` is asked every kLookMs; its failure ends the wait.
   Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
                      std::span<const int> fds = {}, uint64_t* only_in_life = nullptr,
-                     uint64_t* answered_in = nullptr);
+                     uint64_t* answered_in = nullptr, const std::function<Status()>& why_not = {});
   // For questions whose answer is a text with JSON behind it, or a refusal.
   Result<std::string> json_answer(ipc::Kind kind, std::span<const std::byte> question);
   // kShare and kOpen. Fills in the number of the request. `answered_in`: as for ask().

@@ -106,8 +106,14 @@ Result<JoinedGroup> Session::take_joined(const ipc::Joined& joined, Packet& pack
 
 // From the daemon's success on, the others wait for this rank: whatever goes wrong afterwards fails the
 // group (give_up_seat()) instead of leaving them to their deadline. Nothing is thrown from there on.
-Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life) {
-  auto packet = ask(request.request, ipc::encode(request), request.timeout_ms + answer_ms_, {}, &life);
+Result<JoinedGroup> Session::join_once(const ipc::JoinRequest& request, uint64_t& life,
+                                       const std::function<Status()>& why_not) {
+  Status withdrawn;
+  std::function<Status()> look;
+  if (why_not) look = [&] { return withdrawn = why_not(); };
+  auto packet =
+      ask(request.request, ipc::encode(request), request.timeout_ms + answer_ms_, {}, &life, nullptr, look);
+  if (!withdrawn.is_ok()) decline(request, withdrawn);
   if (!packet.is_ok()) return packet.status();
   const auto rank = static_cast<int32_t>(request.rank);
   const auto take = [&](const Status& before) -> Result<JoinedGroup> {
@@ -139,7 +145,7 @@ void Session::decline(ipc::JoinRequest request, const Status& why) {
 
 // Joins through one daemon after the other, until the deadline. The coordinator's address is compared
 // with this node's as it was before: a successor may have another port.
-Result<JoinedGroup> Session::join(ipc::JoinRequest request) {
+Result<JoinedGroup> Session::join(ipc::JoinRequest request, const std::function<Status()>& why_not) {
   const Deadline deadline = Deadline::after_ms(request.timeout_ms);
   const Counted asking(asking_);
   std::string own_address;
@@ -156,7 +162,7 @@ Result<JoinedGroup> Session::join(ipc::JoinRequest request) {
       // this one's.
       request.request = next_request_++;
     }
-    auto joined = join_once(request, life);
+    auto joined = join_once(request, life, why_not);
     if (joined.is_ok() || !can_ask_again(request, own_address, joined.status())) return joined;
     std::unique_lock lock(mutex_);
     // Until another daemon is there.

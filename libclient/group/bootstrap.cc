@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -106,10 +107,17 @@ Status add_channel(Communicator& made, const Wishes& wishes) {
 // 4. If reductions are to be deterministic between nodes: add_channel().
 // It throws only before the group has been joined: what the steps after that need is copied first. So the
 // caller knows whether the others still wait for this rank to join.
-Result<std::shared_ptr<Communicator>> join(const std::shared_ptr<Session>& session, const Ready& ready) {
+//
+// `parent`, if there is one, is the group of which all members of this one have just learnt that they are. A
+// rank that has not learnt it, as the parent failed, never joins. So the parent's failure is this group's,
+// too.
+Result<std::shared_ptr<Communicator>> join(const std::shared_ptr<Session>& session, const Ready& ready,
+                                           const Communicator* parent) {
   CommunicatorOptions options = ready.options;
   const Wishes channel{options.group_class, options.socket, options.timeout_ms, false};
-  auto joined = session->join(request_of(ready));
+  std::function<Status()> why_not;
+  if (parent != nullptr) why_not = [parent] { return parent->failure(); };
+  auto joined = session->join(request_of(ready), why_not);
   if (!joined.is_ok()) return joined.status();
   options.key = joined.value().secret;
   auto made = Communicator::make(session, joined.take(), std::move(options));
@@ -136,9 +144,9 @@ Status without_exception(Body body) {
 // Finds the daemon by find(), learns by prepare(session) which group this is, and joins it. The other ranks
 // wait for this one from the beginning. If it cannot even join, it does both once more, and sends the reason
 // to the others through the daemon: memory that was missing may be there again, and the message needs little
-// of it. prepare() may be called twice, then.
+// of it. prepare() may be called twice, then. `parent`: see join().
 template <typename Find, typename Prepare>
-Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare) {
+Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare, const Communicator* parent = nullptr) {
   std::shared_ptr<Session> session;
   Result<Ready> ready = Status();
   Result<std::shared_ptr<Communicator>> made = Status();
@@ -154,7 +162,7 @@ Result<std::shared_ptr<Communicator>> meet(Find find, Prepare prepare) {
   };
   const Status why = without_exception([&]() -> Status {
     HDT_RETURN_IF_ERROR(get_ready());
-    made = join(session, ready.value());
+    made = join(session, ready.value(), parent);
     asked = true;
     return Status::ok();
   });
@@ -418,7 +426,8 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
                 return ready_for(parent, members,
                                  "split " + std::to_string(number) + " color " + std::to_string(color),
                                  text_of(all[members.front()].address), wishes, ipc::Meeting::kSecret);
-              });
+              },
+              &parent);
 }
 
 // The parent may have failed, so nothing is asked of its members. Who they are and where their daemons

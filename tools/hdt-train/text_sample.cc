@@ -11,7 +11,7 @@
 namespace hdt::tools {
 
 Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
-                                training::StageCompute& compute, training::Messenger& messenger) {
+                                training::TextCompute& compute, training::Messenger& messenger) {
   const std::vector<int64_t> prompt = training::ByteTokenizer::encode(flags.sample_prompt);
   for (const int64_t token : prompt) {
     if (token >= flags.shape.vocab_size) {

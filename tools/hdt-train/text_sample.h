@@ -14,6 +14,6 @@ namespace hdt::tools {
 // The prompt, followed by what the model generates. All ranks of replica 0 must call it; each holds a
 // stage. kInvalidArgument if the vocabulary lacks a byte of the prompt.
 Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
-                                training::StageCompute& compute, training::Messenger& messenger);
+                                training::TextCompute& compute, training::Messenger& messenger);
 
 }  // namespace hdt::tools

@@ -49,7 +49,7 @@ void repeat(Once once) {
 
 void time_units(const training::ModelShape& shape, training::UnitRange units, int micro_batch_size,
                 double slow_down, UnitTiming& timing) {
-  std::unique_ptr<training::StageCompute> stage = training::make_torch_stage(shape, units);
+  std::unique_ptr<training::TextCompute> stage = training::make_torch_stage(shape, units);
   if (slow_down > 1) stage = training::make_slowed_compute(std::move(stage), slow_down);
   // A stage works on memory of its caller, as in the engine.
   std::vector<std::vector<float>> parameters;
@@ -69,7 +69,7 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
   const bool first = units.first == 0;
   const bool last = units.end == shape.num_layers + 2;
   const size_t elements =
-      stage->activation_elements(static_cast<size_t>(micro_batch_size) * shape.sequence_length);
+      stage->activation_elements(units.first, static_cast<size_t>(micro_batch_size) * shape.sequence_length);
   std::normal_distribution<float> normal;
   const auto filled = [&](bool wanted) {
     std::vector<float> values(wanted ? elements : 0);

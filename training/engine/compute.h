@@ -1,5 +1,6 @@
 // compute.h: what the engine needs of a model: the computation of one stage, on memory that the engine
-// owns. Implementations: libtorch (training/torch), plain C++ (tests).
+// owns. Implementations: libtorch (training/torch), the user of hdt/train.h
+// (training/api), plain C++ (tests).
 #pragma once
 
 #include <cstddef>
@@ -45,9 +46,9 @@ class StageCompute {
 
   // A sample has sequence_length() + 1 tokens: so many inputs, then one that is a target only.
   virtual int sequence_length() const = 0;
-  virtual int64_t vocab_size() const = 0;
-  // The number of floats that go from stage to stage for this many tokens.
-  virtual size_t activation_elements(size_t tokens) const = 0;
+  // The number of floats that `unit` hands to the next one for this many tokens. Asked for the last unit of
+  // the stage, and for the one before its first.
+  virtual size_t activation_elements(int unit, size_t tokens) const = 0;
 
   // Computes one micro-batch. `samples` holds whole samples, one after the other; the first stage reads
   // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last. The
@@ -59,7 +60,12 @@ class StageCompute {
   // is empty on the last stage, `input_gradient` on the first. `unit_done` is called from inside.
   virtual void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                         const UnitDone& unit_done) = 0;
+};
 
+// A stage of a model that continues a text (generator.h).
+class TextCompute : public StageCompute {
+ public:
+  virtual int64_t vocab_size() const = 0;
   // Forward only, of one text of at most sequence_length() tokens. Every stage gets all tokens. The last
   // stage fills `logits` (vocab_size() floats) for the token after the last one.
   virtual void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,

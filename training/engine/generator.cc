@@ -28,12 +28,13 @@ int64_t sample_token(std::span<const float> logits, double temperature, double u
   return likeliest - logits.begin();  // rounding ate the last of it
 }
 
-Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& compute, Messenger& messenger,
+Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute, Messenger& messenger,
                                       std::span<const int64_t> prompt, const GenerationOptions& options) {
   const Position position = layout.position_of(messenger.rank());
   const int last_stage = layout.replica(position.replica).stages() - 1;
   const bool first = position.stage == 0;
   const bool last = position.stage == last_stage;
+  const UnitRange units = compute.units();
   const auto context = static_cast<size_t>(compute.sequence_length());
   std::vector<float> input;
   std::vector<float> output;
@@ -43,15 +44,14 @@ Result<std::vector<int64_t>> generate(const Layout& layout, StageCompute& comput
   for (int i = 0; i < options.tokens; ++i) {
     // Steps for each token: receive, compute, send, draw, broadcast.
     const std::span<const int64_t> seen = std::span(tokens).last(std::min(tokens.size(), context));
-    const size_t elements = compute.activation_elements(seen.size());
     if (!first) {
-      input.resize(elements);
+      input.resize(compute.activation_elements(units.first - 1, seen.size()));
       // Activations of the stage before, whose size depends on the tokens seen.
       Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
       if (!received.is_ok()) return received.status();
       HDT_RETURN_IF_ERROR(received.value()->wait());
     }
-    if (!last) output.resize(elements);
+    if (!last) output.resize(compute.activation_elements(units.end - 1, seen.size()));
     compute.infer(seen, input, output, logits);
     if (!last) {
       Result<Pending> sent = messenger.send_to_stage(position.stage + 1, output);

@@ -30,6 +30,8 @@ class GradientReducer {
   // the next step may begin. kInternal: a unit was not reported.
   Status finish();
 
+  // Ends the sums under way: their groups fail (Operation).
+  void give_up() { pending_.clear(); }
   int buckets() const { return static_cast<int>(buckets_.size()); }
 
  private:

@@ -3,8 +3,10 @@
 #include "training/engine/hdt_messenger.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,17 @@ class HdtMessenger final : public Messenger {
 };
 
 }  // namespace
+
+Status cause_of(Communicator& world, const Status& failure) {
+  constexpr auto kWait = std::chrono::seconds(2);
+  for (const auto end = std::chrono::steady_clock::now() + kWait; std::chrono::steady_clock::now() < end;) {
+    hdtResult_t code = HDT_SUCCESS;
+    if (hdtCommGetAsyncError(world.get(), &code) != HDT_SUCCESS) break;
+    if (code != HDT_SUCCESS) return {static_cast<Code>(code), hdtCommErrorMessage(world.get())};
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return failure;
+}
 
 Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout) {
   auto messenger = std::make_unique<HdtMessenger>(world);

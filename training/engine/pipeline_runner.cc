@@ -41,14 +41,19 @@ Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position pos
 // before, an output and its gradient if there is one behind.
 Status PipelineRunner::allocate() {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_->sequence_length();
-  activation_elements_ = compute_->activation_elements(tokens);
+  const UnitRange units = compute_->units();
+  if (!first_) input_elements_ = compute_->activation_elements(units.first - 1, tokens);
+  if (!last_) output_elements_ = compute_->activation_elements(units.end - 1, tokens);
   slots_.resize(most_in_flight(replica_.stages(), position_.stage, replica_.num_micro_batches) + 1);
   for (Slot& slot : slots_) {
-    std::vector<FloatMemory*> parts;
-    if (!first_) parts.insert(parts.end(), {&slot.input, &slot.input_gradient});
-    if (!last_) parts.insert(parts.end(), {&slot.output, &slot.output_gradient});
-    for (FloatMemory* part : parts) {
-      Result<FloatMemory> allocated = messenger_->allocate(activation_elements_);
+    std::vector<std::pair<FloatMemory*, size_t>> parts;
+    if (!first_) parts = {{&slot.input, input_elements_}, {&slot.input_gradient, input_elements_}};
+    if (!last_) {
+      parts.emplace_back(&slot.output, output_elements_);
+      parts.emplace_back(&slot.output_gradient, output_elements_);
+    }
+    for (const auto& [part, elements] : parts) {
+      Result<FloatMemory> allocated = messenger_->allocate(elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -83,7 +88,7 @@ Status PipelineRunner::post_next_receive(size_t from) {
   Slot& slot = slot_of(step.micro_batch);
   Result<Pending> posted =
       messenger_->receive_from_stage(activation ? position_.stage - 1 : position_.stage + 1,
-                                     view(activation ? slot.input : slot.output_gradient));
+                                     activation ? input(slot.input) : output(slot.output_gradient));
   if (!posted.is_ok()) return posted.status();
   receive_ = posted.take();
   return Status::ok();
@@ -106,7 +111,7 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
       // Gradients accumulate over the micro-batches, so they are complete in the last one's backward only.
       const bool complete = step.micro_batch == replica_.num_micro_batches - 1;
       compute_->backward(
-          slot_index(step.micro_batch), view(slot.output_gradient), view(slot.input_gradient),
+          slot_index(step.micro_batch), output(slot.output_gradient), input(slot.input_gradient),
           complete ? unit_done : [](int) {});
       return Status::ok();
     }
@@ -115,13 +120,13 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
     case PipelineAction::kWeightGradient:
       break;
     case PipelineAction::kSendActivation: {
-      Result<Pending> sent = messenger_->send_to_stage(position_.stage + 1, view(slot.output));
+      Result<Pending> sent = messenger_->send_to_stage(position_.stage + 1, output(slot.output));
       if (!sent.is_ok()) return sent.status();
       slot.activation_sent = sent.take();
       return Status::ok();
     }
     case PipelineAction::kSendGradient: {
-      Result<Pending> sent = messenger_->send_to_stage(position_.stage - 1, view(slot.input_gradient));
+      Result<Pending> sent = messenger_->send_to_stage(position_.stage - 1, input(slot.input_gradient));
       if (!sent.is_ok()) return sent.status();
       slot.gradient_sent = sent.take();
       return Status::ok();
@@ -135,7 +140,7 @@ Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& 
   HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
   if (first_ || last_) read_samples(micro_batch, samples, slot);
   const LossSum more =
-      compute_->forward(slot_index(micro_batch), slot.samples, view(slot.input), view(slot.output));
+      compute_->forward(slot_index(micro_batch), slot.samples, input(slot.input), output(slot.output));
   loss.loss += more.loss;
   loss.tokens += more.tokens;
   return Status::ok();

@@ -31,6 +31,11 @@ class PipelineRunner {
   // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere.
   // `unit_done` is called during the last backward, when the gradients of a unit are complete for the step.
   Result<LossSum> run(const SampleReader& samples, const StageCompute::UnitDone& unit_done);
+  // Ends the messages under way: the replica's group fails (Operation). The buffers are gone then.
+  void give_up() {
+    receive_.reset();
+    slots_.clear();
+  }
 
  private:
   // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are null.
@@ -52,9 +57,12 @@ class PipelineRunner {
   void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
   Slot& slot_of(int micro_batch) { return slots_[static_cast<size_t>(micro_batch) % slots_.size()]; }
   int slot_index(int micro_batch) const { return micro_batch % static_cast<int>(slots_.size()); }
-  // A buffer as a span; empty if the stage has none.
-  std::span<float> view(const FloatMemory& memory) const {
-    return {memory.get(), memory ? activation_elements_ : 0};
+  // A buffer on the side of the stage before, or of the one behind, as a span; empty if there is none.
+  std::span<float> input(const FloatMemory& memory) const {
+    return {memory.get(), memory ? input_elements_ : 0};
+  }
+  std::span<float> output(const FloatMemory& memory) const {
+    return {memory.get(), memory ? output_elements_ : 0};
   }
 
   Position position_;
@@ -65,7 +73,8 @@ class PipelineRunner {
   Replica replica_;
   StageCompute* compute_;
   Messenger* messenger_;
-  size_t activation_elements_ = 0;      // of one micro-batch
+  size_t input_elements_ = 0;  // of one micro-batch, from the stage before
+  size_t output_elements_ = 0;
   std::vector<PipelineStep> schedule_;  // of every step
   std::vector<Slot> slots_;
   Pending receive_;          // posted early

@@ -1,4 +1,4 @@
-// slowed_compute.cc: wraps a StageCompute and measures CLOCK_THREAD_CPUTIME_ID around its work.
+// slowed_compute.cc: wraps a TextCompute and measures CLOCK_THREAD_CPUTIME_ID around its work.
 #include "training/engine/slowed_compute.h"
 
 #include <time.h>
@@ -34,9 +34,9 @@ class Piece {
 };
 
 // Everything but the three pieces of work is passed on.
-class SlowedCompute final : public StageCompute {
+class SlowedCompute final : public TextCompute {
  public:
-  SlowedCompute(std::unique_ptr<StageCompute> compute, double factor)
+  SlowedCompute(std::unique_ptr<TextCompute> compute, double factor)
       : compute_(std::move(compute)), factor_(factor) {}
 
   UnitRange units() const override { return compute_->units(); }
@@ -47,7 +47,9 @@ class SlowedCompute final : public StageCompute {
   void initialize(int unit, uint64_t seed) override { compute_->initialize(unit, seed); }
   int sequence_length() const override { return compute_->sequence_length(); }
   int64_t vocab_size() const override { return compute_->vocab_size(); }
-  size_t activation_elements(size_t tokens) const override { return compute_->activation_elements(tokens); }
+  size_t activation_elements(int unit, size_t tokens) const override {
+    return compute_->activation_elements(unit, tokens);
+  }
 
   LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                   std::span<float> output) override {
@@ -78,13 +80,13 @@ class SlowedCompute final : public StageCompute {
   }
 
  private:
-  std::unique_ptr<StageCompute> compute_;
+  std::unique_ptr<TextCompute> compute_;
   double factor_;
 };
 
 }  // namespace
 
-std::unique_ptr<StageCompute> make_slowed_compute(std::unique_ptr<StageCompute> compute, double factor) {
+std::unique_ptr<TextCompute> make_slowed_compute(std::unique_ptr<TextCompute> compute, double factor) {
   return std::make_unique<SlowedCompute>(std::move(compute), factor);
 }
 

@@ -14,6 +14,6 @@
 namespace hdt::training {
 
 // Wraps `compute`. `factor` must be above 1.
-std::unique_ptr<StageCompute> make_slowed_compute(std::unique_ptr<StageCompute> compute, double factor);
+std::unique_ptr<TextCompute> make_slowed_compute(std::unique_ptr<TextCompute> compute, double factor);
 
 }  // namespace hdt::training

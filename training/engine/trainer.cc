@@ -2,6 +2,8 @@
 // is decided from sums that all ranks have, so all ranks decide alike.
 #include "training/engine/trainer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,8 +39,8 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
       memory_(std::move(memory)),
       runner_(std::move(runner)),
       reducer_(sets_, memory_, messenger, options.bucket_elements),
-      first_moment_(memory_.all_parameters().size()),
-      second_moment_(memory_.all_parameters().size()) {}
+      first_moment_(options.update ? 0 : memory_.all_parameters().size()),
+      second_moment_(first_moment_.size()) {}
 
 // In the order of the numbers below.
 Result<StepResult> Trainer::step(int64_t step) {
@@ -53,10 +55,17 @@ Result<StepResult> Trainer::step(int64_t step) {
   HDT_RETURN_IF_ERROR(reducer_.finish());
 
   // 4. Loss, tokens and the square norm are summed over the world in one small operation.
-  const std::array<double, 3> own = {loss.value().loss, static_cast<double>(loss.value().tokens),
-                                     counted_square_norm()};
-  std::array<double, 3> totals = own;
+  //    So are the number of the step and its square, by which all know that it is the same one everywhere:
+  //    the mean of squares is larger than the square of the mean otherwise.
+  const auto number = static_cast<double>(step);
+  const std::array<double, 5> own = {loss.value().loss, static_cast<double>(loss.value().tokens),
+                                     counted_square_norm(), number, number * number};
+  std::array<double, 5> totals = own;
   HDT_RETURN_IF_ERROR(messenger_.sum_over_world(totals));
+  if (totals[4] * messenger_.size() != totals[3] * totals[3]) {
+    return Status(Code::kMismatch, fmt::format("rank {} is in step {}, and others are in another one",
+                                               messenger_.rank(), step));
+  }
   const double tokens = totals[1];
   StepResult result;
   result.loss = totals[0] / tokens;
@@ -102,6 +111,7 @@ double Trainer::counted_square_norm() {
 
 // Each unit in two parts: with and without weight decay.
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
+  if (options_.update) return options_.update(gradient_scale);
   for (int unit = memory_.units().first; unit < memory_.units().end; ++unit) {
     const UnitSize size = memory_.size(unit);
     const auto part = [&](size_t first, size_t count, bool decay) {

@@ -32,6 +32,9 @@ struct TrainerOptions {
   double clip_gradient_norm = 1.0;  // 0: no clipping
   // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
   size_t bucket_elements = size_t{1} << 20;
+  // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the
+  // gradients in memory those of the mean over all tokens, and clips them.
+  std::function<void(double gradient_scale)> update;
 };
 
 // The result of a step, the same on all ranks.
@@ -62,10 +65,13 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Runs step 0, 1, ...; all ranks call it. All get the same result, also that training has diverged,
-  // which is found before it reaches the parameters. There is no further step then, nor after a failure.
+  // Runs step 0, 1, ...; all ranks call it for the same one (kMismatch otherwise, and nothing is updated).
+  // All get the same result, also that training has diverged, which is found before it reaches the
+  // parameters. There is no further step then, nor after a failure.
   Result<StepResult> step(int64_t step);
 
+  // Ends what is under way, so that no rank waits for this one. The memory stays; there is no further step.
+  void give_up() { runner_.give_up(), reducer_.give_up(); }
   UnitMemory& memory() { return memory_; }
 
  private:
@@ -76,7 +82,7 @@ class Trainer {
   double counted_square_norm();
   // The lowest rank with `mine`, or -1 if there is none. Collective.
   Result<int> first_of(bool mine);
-  // Updates all units with AdamW.
+  // Updates all units with AdamW, or as the options say.
   void update(int64_t step, double learning_rate, double gradient_scale);
 
   TrainerOptions options_;
@@ -86,7 +92,7 @@ class Trainer {
   UnitMemory memory_;  // parameters and gradients
   PipelineRunner runner_;
   GradientReducer reducer_;
-  std::vector<float> first_moment_;  // AdamW's, parallel to the parameters
+  std::vector<float> first_moment_;  // AdamW's, parallel to the parameters; empty with another update
   std::vector<float> second_moment_;
 };
 

@@ -1,6 +1,8 @@
 // unit_memory.cc: one allocation for all parameters of a stage, one for all gradients.
 #include "training/engine/unit_memory.h"
 
+#include <algorithm>
+
 namespace hdt::training {
 
 // In elements. Units start on a cache line, so that no two share one.
@@ -16,8 +18,9 @@ Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenge
     memory.elements_ +=
         (memory.sizes_.back().elements + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
   }
+  // A stage may have no parameters at all.
   for (FloatMemory* part : {&memory.parameters_, &memory.gradients_}) {
-    Result<FloatMemory> allocated = messenger.allocate(memory.elements_);
+    Result<FloatMemory> allocated = messenger.allocate(std::max(memory.elements_, kUnitAlignment));
     if (!allocated.is_ok()) return allocated.status();
     *part = allocated.take();
   }

@@ -36,7 +36,7 @@ void copy_out(const at::Tensor& from, std::span<float> to) {
 }
 
 // One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
-class TorchStage final : public StageCompute {
+class TorchStage final : public TextCompute {
  public:
   TorchStage(const ModelShape& shape, UnitRange units) : shape_(shape), units_(units), tables_(shape) {
     parameters_.resize(units.size());
@@ -45,7 +45,8 @@ class TorchStage final : public StageCompute {
   UnitRange units() const override { return units_; }
   int sequence_length() const override { return static_cast<int>(shape_.sequence_length); }
   int64_t vocab_size() const override { return shape_.vocab_size; }
-  size_t activation_elements(size_t tokens) const override {
+  // All units but the head hand on the same.
+  size_t activation_elements(int /*unit*/, size_t tokens) const override {
     return tokens * static_cast<size_t>(shape_.hidden_size);
   }
 
@@ -186,7 +187,7 @@ class TorchStage final : public StageCompute {
 
 }  // namespace
 
-std::unique_ptr<StageCompute> make_torch_stage(const ModelShape& shape, UnitRange units) {
+std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units) {
   return std::make_unique<TorchStage>(shape, units);
 }
 

@@ -10,7 +10,7 @@
 namespace hdt::training {
 
 // The stage that holds `units`. To be used by one thread (compute.h). Throws what torch throws (c10::Error).
-std::unique_ptr<StageCompute> make_torch_stage(const ModelShape& shape, UnitRange units);
+std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units);
 
 // The number of threads that a torch operation may use in this process.
 void set_torch_threads(int threads);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "class_map.h"
+#include "pipeline.h"
 #include "process_group.h"
 #include "shared_allocator.h"
 
@@ -98,6 +99,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("options_of", &options_of);
   module.def("failed_rank", &failed_rank);
   module.def("set_samples", &set_samples);
+  hdt_torch::add_pipeline(module);
   module.def("class_of", &hdt_torch::class_of);
   module.def("close_all", &hdt_torch::Group::close_all, py::call_guard<py::gil_scoped_release>());
   module.def("use_shared_memory", &hdt_torch::use_shared_memory);

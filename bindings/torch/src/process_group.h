@@ -184,6 +184,8 @@ class ProcessGroupHDT : public BackendBase {
   const GroupOptions& options() const { return options_; }
   // The rank that the group's failure is about; -1: none, or no failure. Does not block.
   int failed_rank() const;
+  // The communicator of libhdt; it stays this group's.
+  hdtComm_t comm() const { return group_->comm(); }
   // How many samples this rank takes in each step, for hdtctl status.
   void set_samples(uint64_t of_a_step) const;
   // A group of this one's ranks without the excluded ones, in their order (hdtCommShrink). This one may have

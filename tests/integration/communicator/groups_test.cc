@@ -1,6 +1,10 @@
 // groups_test.cc: splits.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "ipc/segment.h"
 #include "tests/integration/communicator/rank_threads.h"
 
 namespace hdt::testing {
@@ -72,6 +76,32 @@ TEST(Split, NegativeColorsAreRefused) {
     EXPECT_EQ(hdtCommSplit(self.comm, -7, 0, &part, nullptr), HDT_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(part, nullptr);
   });
+}
+
+// The last rank has its part in the exchange of colors, and never joins: it aborts the parent, as one does
+// whose own new group is there and has failed already. The others must not wait for it until their deadline.
+TEST(Split, EndsWithItsParentThoughARankIsMissing) {
+  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0}, {0, 1, 2}, {0, 0, 1}}) {
+    Nodes::instance().run(nodes, [](Rank& self) {
+      if (self.rank == 2) {
+        // What a rank contributes to a split: color, key, address.
+        constexpr size_t kElements = 2 + (ipc::kMaxAddressBytes + 36) / sizeof(int32_t);
+        const std::vector<int32_t> mine(kElements);
+        std::vector<int32_t> all(3 * kElements);
+        HDT_EXPECT(hdtAllGather(mine.data(), all.data(), kElements, HDT_INT32, self.comm, nullptr));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        HDT_EXPECT(hdtCommAbort(self.comm));
+        return;
+      }
+      hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+      config.timeout_ms = 20'000;
+      hdtComm_t part = nullptr;
+      EXPECT_EQ(hdtCommSplit(self.comm, 0, 0, &part, &config), HDT_ERR_ABORTED) << hdtGetLastError();
+      EXPECT_NE(std::string(hdtGetLastError()).find("rank 2 aborted the group"), std::string::npos)
+          << hdtGetLastError();
+      EXPECT_EQ(part, nullptr);
+    });
+  }
 }
 
 TEST(Groups, OfEveryClassNameUpToItsLimit) {

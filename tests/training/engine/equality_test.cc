@@ -20,8 +20,7 @@ TrainerOptions options() {
   return result;
 }
 
-void expect_equal_runs(const Layout& split) {
-  const FakeShape shape;
+void expect_equal_runs(const Layout& split, const FakeShape& shape = {}) {
   const Layout whole(shape.num_layers, {{{shape.num_layers}, static_cast<int>(split.global_batch_size()), 1}},
                      RankOrder::kTpDpPp);
   const RunResult one = train(whole, shape, kSteps, options());
@@ -43,6 +42,10 @@ TEST(EqualityTest, HeterogeneousBothWays) {
   expect_equal_runs(Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp));
 }
 
+TEST(EqualityTest, StagesHandOnDifferentSizes) {
+  expect_equal_runs(Layout(4, {{{1, 2, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp), {.padding = 3});
+}
+
 TEST(EqualityTest, MicroBatchSizesDiffer) {
   expect_equal_runs(Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 1, 2}}, RankOrder::kTpPpDp));
 }
@@ -57,6 +60,58 @@ TEST(EqualityTest, NumbersOfStagesDiffer) {
 
 TEST(EqualityTest, MorePipelineThanMicroBatches) {
   expect_equal_runs(Layout(4, {{{1, 1, 1, 1}, 3, 2}}, RankOrder::kTpPpDp));
+}
+
+TEST(EqualityTest, RanksInDifferentStepsAreToldSo) {
+  const FakeShape shape;
+  const Layout layout(4, {{{4}, 1, 1}, {{2, 2}, 1, 1}}, RankOrder::kTpPpDp);
+  ThreadWorld world(layout);
+  run_ranks(3, [&](int rank) {
+    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const auto messenger = world.messenger(rank);
+    auto trainer = Trainer::create(
+        layout, compute, *messenger,
+        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+          synthetic_sample(shape.vocab, step, index, tokens);
+        },
+        options());
+    ASSERT_TRUE(trainer.is_ok());
+    EXPECT_TRUE(trainer.value()->step(1'000'003).is_ok());
+    const std::span<float> parameters = trainer.value()->memory().all_parameters();
+    const std::vector<float> before(parameters.begin(), parameters.end());
+    // Their sum is that of the same step on all ranks.
+    const Result<StepResult> step = trainer.value()->step(1'000'003 + rank);
+    ASSERT_FALSE(step.is_ok());
+    EXPECT_EQ(step.status().code(), Code::kMismatch);
+    EXPECT_EQ(std::vector<float>(parameters.begin(), parameters.end()), before);
+  });
+}
+
+TEST(EqualityTest, AnUpdateOfTheUsersOwnGetsTheMeanGradient) {
+  const FakeShape shape;
+  const Layout layout(4, {{{4}, 2, 1}}, RankOrder::kTpDpPp);
+  ThreadWorld world(layout);
+  FakeCompute compute(shape, layout.units_of({0, 0}));
+  const auto messenger = world.messenger(0);
+  TrainerOptions with_update = options();
+  double scale = 0;
+  with_update.update = [&scale](double factor) { scale = factor; };
+  auto trainer = Trainer::create(
+      layout, compute, *messenger,
+      [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        synthetic_sample(shape.vocab, step, index, tokens);
+      },
+      with_update);
+  ASSERT_TRUE(trainer.is_ok());
+  const std::span<float> parameters = trainer.value()->memory().all_parameters();
+  const std::vector<float> before(parameters.begin(), parameters.end());
+  const Result<StepResult> step = trainer.value()->step(0);
+  ASSERT_TRUE(step.is_ok());
+  EXPECT_EQ(std::vector<float>(parameters.begin(), parameters.end()), before);  // nobody else updates
+  double square = 0;
+  for (const float gradient : trainer.value()->memory().all_gradients()) square += gradient * gradient;
+  EXPECT_GT(step.value().gradient_norm, options().clip_gradient_norm);
+  EXPECT_NEAR(std::sqrt(square) * scale, options().clip_gradient_norm, 1e-5);
 }
 
 TEST(EqualityTest, StartValuesDoNotDependOnTheSplit) {

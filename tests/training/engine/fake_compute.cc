@@ -1,6 +1,8 @@
 // fake_compute.cc: forward and backward of the small model.
 #include "tests/training/engine/fake_compute.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -62,6 +64,16 @@ FakeCompute::Rows FakeCompute::head(int unit, const Rows& in) {
   return logits;
 }
 
+FakeCompute::Rows FakeCompute::received(int unit, std::span<const float> values) const {
+  return {values.begin(), values.begin() + values.size() / handed_on(unit) * shape_.hidden};
+}
+
+void FakeCompute::hand_on(int unit, const Rows& flow, std::span<float> to) const {
+  if (to.empty()) return;
+  ASSERT_EQ(to.size(), flow.size() / shape_.hidden * handed_on(unit));
+  std::ranges::fill(std::ranges::copy(flow, to.begin()).out, to.end(), std::nanf(""));
+}
+
 LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                              std::span<float> output) {
   Saved saved;
@@ -73,7 +85,7 @@ LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::sp
     }
   }
   LossSum loss;
-  Rows flow(input.begin(), input.end());
+  Rows flow = received(units_.first - 1, input);
   for (int unit = units_.first; unit < units_.end; ++unit) {
     saved.flow.push_back(flow);
     saved.hyperbolic.emplace_back();
@@ -94,7 +106,7 @@ LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::sp
       }
     }
   }
-  if (!output.empty()) std::ranges::copy(flow, output.begin());
+  hand_on(units_.end - 1, flow, output);
   slots_[slot] = std::move(saved);
   greatest_in_flight_ = std::max(greatest_in_flight_, static_cast<int>(slots_.size()));
   return loss;
@@ -140,7 +152,7 @@ FakeCompute::Rows FakeCompute::head_backward(int unit, const Saved& saved) {
 void FakeCompute::backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                            const UnitDone& unit_done) {
   const Saved& saved = slots_.at(slot);
-  Rows gradient(output_gradient.begin(), output_gradient.end());
+  Rows gradient = received(units_.end - 1, output_gradient);
   for (int unit = units_.end - 1; unit >= units_.first; --unit) {
     if (is_head(unit)) {
       gradient = head_backward(unit, saved);
@@ -154,13 +166,13 @@ void FakeCompute::backward(int slot, std::span<const float> output_gradient, std
     }
     unit_done(unit);
   }
-  if (!input_gradient.empty()) std::ranges::copy(gradient, input_gradient.begin());
+  hand_on(units_.first - 1, gradient, input_gradient);
   slots_.erase(slot);
 }
 
 void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> input,
                         std::span<float> output, std::span<float> logits) {
-  Rows flow(input.begin(), input.end());
+  Rows flow = received(units_.first - 1, input);
   Rows unused;
   for (int unit = units_.first; unit < units_.end; ++unit) {
     if (unit == 0) {
@@ -171,7 +183,7 @@ void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> 
       flow = layer(unit, flow, unused);
     }
   }
-  if (!output.empty()) std::ranges::copy(flow, output.begin());
+  hand_on(units_.end - 1, flow, output);
   if (!logits.empty()) std::ranges::copy(std::span(flow).last(logits.size()), logits.begin());
 }
 

@@ -16,9 +16,11 @@ struct FakeShape {
   int hidden = 8;
   int vocab = 17;
   int sequence_length = 6;
+  // Floats for each token that units with even numbers hand on beside `hidden`: NaN, which nobody may use.
+  int padding = 0;
 };
 
-class FakeCompute final : public StageCompute {
+class FakeCompute final : public TextCompute {
  public:
   FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
 
@@ -28,7 +30,7 @@ class FakeCompute final : public StageCompute {
   void initialize(int unit, uint64_t seed) override;
   int sequence_length() const override { return shape_.sequence_length; }
   int64_t vocab_size() const override { return shape_.vocab; }
-  size_t activation_elements(size_t tokens) const override { return tokens * shape_.hidden; }
+  size_t activation_elements(int unit, size_t tokens) const override { return tokens * handed_on(unit); }
   LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                   std::span<float> output) override;
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
@@ -52,6 +54,10 @@ class FakeCompute final : public StageCompute {
     Rows probabilities;            // vocab floats a token
   };
 
+  size_t handed_on(int unit) const { return shape_.hidden + (unit % 2 == 0 ? shape_.padding : 0); }
+  // What `unit` has handed on, without the padding; and the other way round.
+  Rows received(int unit, std::span<const float> values) const;
+  void hand_on(int unit, const Rows& flow, std::span<float> to) const;
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
   Rows embed(std::span<const int64_t> tokens);
   Rows layer(int unit, const Rows& in, Rows& hyperbolic);

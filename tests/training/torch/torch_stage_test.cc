@@ -35,7 +35,7 @@ struct Stage {
       compute->initialize(unit, seed);
     }
   }
-  std::unique_ptr<StageCompute> compute;
+  std::unique_ptr<TextCompute> compute;
   std::vector<std::vector<float>> parameters, gradients;
 };
 
@@ -119,7 +119,8 @@ TEST(TorchStageTest, TokensDoNotSeeTheFuture) {
   Stage stage(shape, {0, 5}, 1);  // without the head: what leaves the last layer
   std::vector<int64_t> tokens = samples(shape, 1);
   const auto hidden = static_cast<size_t>(shape.hidden_size);
-  std::vector<float> before(stage.compute->activation_elements(shape.sequence_length)), after(before.size());
+  std::vector<float> before(stage.compute->activation_elements(4, shape.sequence_length)),
+      after(before.size());
   stage.compute->forward(0, tokens, {}, before);
   tokens[10] = (tokens[10] + 1) % shape.vocab_size;
   stage.compute->forward(0, tokens, {}, after);

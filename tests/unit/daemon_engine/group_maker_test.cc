@@ -22,6 +22,7 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   ChannelId dial(const std::string&, std::optional<bool>) override { return kCoordinator; }
   void send(ChannelId, const ControlMessage& message) override {
     if (const auto* join = std::get_if<Join>(&message)) sent_.push_back(*join);
+    if (const auto* cancel = std::get_if<Cancel>(&message)) cancels_.push_back(*cancel);
     if (no_memory_for_outcomes_ && std::holds_alternative<Outcome>(message)) throw std::bad_alloc();
   }
   void finish(ChannelId) override {}
@@ -57,19 +58,23 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
     join.request.timeout_ms = INT64_MAX;
     maker_->on_join(join);
   }
+  // One of three ranks.
+  void join_of_three(uint32_t rank, uint64_t session, Code code = Code::kSuccess) {
+    LocalJoin join;
+    join.session = session;
+    join.request.code = code;
+    join.request.text = "no more";
+    join.request.key = key(1);
+    join.request.ranks = 3;
+    join.request.rank = rank;
+    join.request.group_class = "dp";
+    join.request.rendezvous = "127.0.1.1:1";
+    join.request.timeout_ms = INT64_MAX;
+    maker_->on_join(join);
+  }
   // A group of three ranks, all of them here.
   void make_group_of_three() {
-    for (uint32_t rank : {2u, 0u, 1u}) {
-      LocalJoin join;
-      join.session = rank;
-      join.request.key = key(1);
-      join.request.ranks = 3;
-      join.request.rank = rank;
-      join.request.group_class = "dp";
-      join.request.rendezvous = "127.0.1.1:1";
-      join.request.timeout_ms = INT64_MAX;
-      maker_->on_join(join);
-    }
+    for (uint32_t rank : {2u, 0u, 1u}) join_of_three(rank, rank);
     maker_->on_membership(kCoordinator, {key(1), GroupKey{std::byte{9}}, "dp", {node_}, {0, 0, 0}});
     ASSERT_EQ(specs_.size(), 1U);
   }
@@ -94,6 +99,7 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
   std::vector<GroupSpec> specs_;
   std::vector<Status> refused_;
   std::vector<Join> sent_;
+  std::vector<Cancel> cancels_;
   // The local indices of ranks of whose loss the engine was told.
   std::vector<uint32_t> lost_;
   bool no_memory_ = false, no_memory_for_outcomes_ = false;
@@ -153,6 +159,31 @@ TEST_F(GroupMakerTest, WhoDeclinesIsHeardAfterItsEnd) {
 }
 
 // Another run of the job, while the coordinator of the one before could not be reached.
+TEST_F(GroupMakerTest, WhoWithdrawsEndsTheWaitOfAll) {
+  join_of_three(0, 10);
+  join_of_three(1, 11);
+  join_of_three(1, 12, Code::kAborted);
+  ASSERT_EQ(refused_.size(), 1U) << "one process cannot speak for another";
+  EXPECT_EQ(refused_[0].code(), Code::kMismatch);
+  EXPECT_TRUE(cancels_.empty());
+  join_of_three(1, 11, Code::kAborted);
+  ASSERT_EQ(refused_.size(), 4U) << "both who wait, and the message that says so";
+  for (size_t i = 1; i < refused_.size(); ++i) EXPECT_EQ(refused_[i].code(), Code::kAborted);
+  ASSERT_EQ(cancels_.size(), 1U);
+  EXPECT_EQ(cancels_[0].rank, 1U);
+  EXPECT_EQ(cancels_[0].text, "no more");
+  EXPECT_EQ(maker_->open_groups(), 0U);
+  join_of_three(2, 13);
+  EXPECT_EQ(refused_.size(), 5U) << "who comes late need not wait";
+}
+
+TEST_F(GroupMakerTest, WhoWithdrawsFromAGroupThatIsMadeFailsIt) {
+  make_group_of_three();
+  join_of_three(1, 1, Code::kAborted);
+  EXPECT_EQ(failed_, 1);
+  EXPECT_EQ(refused_.size(), 1U);
+}
+
 TEST_F(GroupMakerTest, WhoComesAgainHasNotDeclined) {
   join(1, Code::kSystem);
   join(1);

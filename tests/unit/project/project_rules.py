@@ -45,7 +45,7 @@ ROOMS = {
     ],
     "training": [
         ["data", "engine"],
-        ["plan", "torch"],
+        ["plan", "torch", "api"],
     ],
     "training/plan": [
         ["include", "describe"],
@@ -96,7 +96,7 @@ CONFIGURATION = "base/config"
 CONFIGURATION_KEYS = "base/config_keys.cc"
 CONFIGURATION_FIELD = re.compile(r"HDT_FIELD\([^;]*?, (\w+\.\w+)\)")
 
-PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/buffer.hpp", "hdt/plan.hpp"}
+PUBLIC_HEADERS = {"hdt/hdt.h", "hdt/hdt.hpp", "hdt/buffer.hpp", "hdt/plan.hpp", "hdt/train.h"}
 # The C interface, its functions, and the headers that together have each of them in C++.
 C_INTERFACE = "libclient/include/hdt/hdt.h"
 C_FUNCTION = re.compile(r"^HDT_API[\w\s*]*?\b(hdt\w+)\(", re.MULTILINE)

@@ -1,0 +1,157 @@
+/* train.h: the C interface of HDT's training engine (libhdttrain): training of a model of the caller's own on
+ * unequal devices, as replicas that are each cut into their own pipeline stages.
+ *
+ * The model is a row of *units* of parameters: unit 0 (an embedding, say), one unit for each of `num_layers`
+ * layers, and unit num_layers + 1 (the head, which ends in the loss). A rank is one stage of one replica and
+ * holds a consecutive range of units. The caller computes, in the functions of hdtTrainStage_t. The engine
+ * decides when (one forward, one backward), moves activations and their gradients between stages, sums each
+ * unit's gradients over the ranks that hold it while backward goes on, and gives every token of the global
+ * batch the same weight, whichever replica it falls to. So a step is that of one process with the same global
+ * batch, to rounding.
+ *
+ * All numbers are fp32. Samples have numbers: step s trains on the samples s * global_batch_size and the next
+ * ones, of which each replica takes a range. What a number stands for is the caller's choice, and must be the
+ * same on all ranks.
+ *
+ * Results and errors: as in hdt.h; hdtTrainGetLastError() has the message of the calling thread's last
+ * failure. A step that fails on one rank fails on all ranks within seconds, and the trainer is of no more
+ * use; it must still be destroyed.
+ *
+ * Thread safety: one thread at a time may use a trainer. Calls about different trainers are independent. The
+ * functions of hdtTrainStage_t are called by the thread that is in hdtTrainStep, and by no other. */
+#ifndef HDT_TRAIN_H
+#define HDT_TRAIN_H
+
+#include "hdt/hdt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One row of whole numbers. `values` may be NULL if `count` is 0. */
+typedef struct {
+  const int* values;
+  size_t count;
+} hdtTrainRow_t;
+
+/* How the ranks share the work: the flags of the same names that `hdt-train --help` explains. The same on all
+ * ranks. 0, or a row without values: the flag is not given. */
+typedef struct {
+  int num_layers;
+  int pipeline_model_parallel_size;
+  /* For each kind of device the number of its stages, then their layers. One row holds for every replica;
+   * otherwise there is one for each replica. */
+  const hdtTrainRow_t* hetero_pipeline_stages;
+  size_t hetero_pipeline_stages_count;
+  /* 1: ranks are all stages of replica 0, then all of replica 1, and so on; 0: the first stages of all
+   * replicas, then the second stages, and so on. */
+  int use_tp_pp_dp_mapping;
+  int micro_batch_size;
+  /* n0 value0 n1 value1 ...: the first n0 replicas have value0, the next n1 value1, and so on. */
+  hdtTrainRow_t micro_batch_size_per_dp;
+  hdtTrainRow_t num_micro_batches_per_dp;
+  int global_batch_size;
+} hdtTrainLayout_t;
+
+/* The place of one rank in a layout. */
+typedef struct {
+  int replica;
+  int replicas;
+  int stage;
+  int stages;        /* of this replica */
+  int first_unit;    /* the stage holds the units from here ... */
+  int end_unit;      /* ... to the one before this */
+  int previous_rank; /* of the stage before and of the one behind; -1: there is none */
+  int next_rank;
+  int micro_batch_size;      /* samples */
+  int num_micro_batches;     /* of this replica in a step */
+  int64_t global_batch_size; /* samples of a step, of all replicas */
+} hdtTrainPlace_t;
+
+/* Works out the place of `rank` of `world_size`. Local: nothing is sent. HDT_ERR_INVALID_ARGUMENT: the layout
+ * breaks a constraint; the message names it and by how much it is missed. */
+HDT_API hdtResult_t hdtTrainPlaceOf(const hdtTrainLayout_t* layout, int world_size, int rank,
+                                    hdtTrainPlace_t* place);
+
+/* To be called once for each unit of a backward pass (see below). */
+typedef void (*hdtTrainUnitDone_t)(void* engine, int unit);
+
+/* The caller's part: the sizes of a stage, and what it computes. Functions return 0, or another value if they
+ * have failed, which fails the step; they must not throw. */
+typedef struct {
+  void* context; /* the first argument of each function */
+  /* Floats of all parameters of each unit of this stage, first unit first. */
+  const size_t* unit_elements;
+  /* Floats of one sample that come from the stage before, and that go to the one behind; 0: no such stage. */
+  size_t input_elements;
+  size_t output_elements;
+  /* Computes one micro-batch of `count` samples, whose numbers are in `samples` on the first and the last
+   * stage (NULL on those between, which need none). `input` has count * input_elements floats and is NULL on
+   * the first stage, `output` count * output_elements and NULL on the last. The last stage sets *loss, the
+   * loss summed over what it counts, and *tokens, how many that are; the others leave both as they are. What
+   * backward() needs is kept under `slot` (a small number, used again after the backward). `input` stays
+   * valid and unchanged until then. */
+  int (*forward)(void* context, int slot, const int64_t* samples, size_t count, const float* input,
+                 float* output, double* loss, int64_t* tokens);
+  /* Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients in memory (see
+   * hdtTrainUnitMemory), and writes that by its input to `input_gradient` (NULL on the first stage).
+   * `output_gradient` is NULL on the last stage, where the derivative of the loss is 1. Calls
+   * unit_done(engine, unit) for every unit, the last one first, as soon as that unit's gradients have been
+   * added. */
+  int (*backward)(void* context, int slot, const float* output_gradient, float* input_gradient,
+                  hdtTrainUnitDone_t unit_done, void* engine);
+  /* Updates the parameters, at the end of a step. The gradients in memory, multiplied by `gradient_scale`,
+   * are those of the mean loss over all tokens of the step, clipped. The engine sets them to 0 before the
+   * next step. Not called if training has diverged. */
+  int (*update)(void* context, double gradient_scale);
+} hdtTrainStage_t;
+
+/* The result of a step, the same on all ranks. */
+typedef struct {
+  double loss; /* mean over the tokens of all replicas, before the update */
+  int64_t tokens;
+  double gradient_norm; /* over all parameters, before clipping */
+  /* 1: the loss or the gradient norm is not finite. Nothing was updated, and there is no further step. */
+  int diverged;
+  int diverged_rank; /* the first whose own part is not finite; -1: only the sum of all parts is not */
+} hdtTrainStep_t;
+
+/* A rank's part of a training run, from hdtTrainCreate to hdtTrainDestroy. */
+typedef struct hdtTrainer* hdtTrainer_t;
+
+/* Makes a trainer. Collective over `comm`, whose ranks are those of the layout: it makes groups of its own,
+ * of the classes "pp" (each replica) and "dp" (ranks that hold the same units), and does not use `comm`
+ * later. Layout and stage are copied; what stage->context points to must outlive the trainer.
+ * `clip_gradient_norm`: gradients whose norm is larger are scaled down to it; 0: no clipping.
+ * HDT_ERR_INVALID_ARGUMENT: the layout or a size is wrong. Other codes: of the calls that make groups. */
+HDT_API hdtResult_t hdtTrainCreate(hdtComm_t comm, const hdtTrainLayout_t* layout,
+                                   const hdtTrainStage_t* stage, double clip_gradient_norm,
+                                   hdtTrainer_t* trainer);
+
+/* Where the parameters and gradients of one unit of this stage are: unit_elements floats each, valid until
+ * the trainer is destroyed. Both are 0 at first: the caller writes start values, the same on all ranks that
+ * hold the unit. HDT_ERR_INVALID_ARGUMENT: this stage does not hold the unit. */
+HDT_API hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, float** parameters, float** gradients);
+
+/* Runs one step; all ranks call it with the same `step` (from 0), which says what samples it is of.
+ * HDT_ERR_MISMATCH: they have not; nothing was updated.
+ * HDT_ERR_ABORTED: a function of the stage has failed, on this rank or another. HDT_ERR_INVALID_USAGE: an
+ * earlier step has failed or diverged; the message repeats why. Other codes: of a failed communicator. */
+HDT_API hdtResult_t hdtTrainStep(hdtTrainer_t trainer, int64_t step, hdtTrainStep_t* result);
+
+/* Leaves the trainer's groups: there is no further step. The memory of units stays until hdtTrainDestroy.
+ * NULL is allowed. */
+HDT_API void hdtTrainLeave(hdtTrainer_t trainer);
+
+/* Leaves the trainer's groups and frees its memory. NULL is allowed. Ranks that are in a step fail. */
+HDT_API void hdtTrainDestroy(hdtTrainer_t trainer);
+
+/* The message of the calling thread's last failure in this library; "" if there was none. Valid until that
+ * thread's next call. */
+HDT_API const char* hdtTrainGetLastError(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
