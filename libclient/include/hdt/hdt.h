@@ -230,7 +230,7 @@ HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
  * collectives. HDT_SPLIT_NO_COLOR: this rank takes part in no new group, gets NULL, and does not wait for
  * the others' groups. A config of NULL keeps the parent's class, daemon, timeout and determinism.
  * HDT_ERR_INVALID_ARGUMENT: another negative color, newcomm is NULL, or the config is wrong. If `comm` has
- * failed, its failure. */
+ * failed, or fails before all have joined, its failure. */
 #define HDT_SPLIT_NO_COLOR (-1)
 HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
                                  const hdtCommConfig_t* config);

@@ -3,6 +3,7 @@ the user guide builds against it with pkg-config and with find_package, and runs
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,15 @@ project(user C)
 find_package(hdt 0.1 REQUIRED)
 add_executable(allreduce allreduce.c)
 target_link_libraries(allreduce PRIVATE hdt::hdt)
+"""
+
+TRAIN_CMAKE_LISTS = """cmake_minimum_required(VERSION 3.25)
+project(user C)
+set(CMAKE_C_STANDARD 99)
+find_package(hdt 0.1 REQUIRED)
+add_executable(one_weight one_weight.c)
+target_compile_options(one_weight PRIVATE -Wall -Wextra -Werror)
+target_link_libraries(one_weight PRIVATE hdt::train)
 """
 
 PLANNER_CMAKE_LISTS = """cmake_minimum_required(VERSION 3.25)
@@ -71,8 +81,8 @@ class Installed(unittest.TestCase):
     def test_holds_what_it_should(self):
         for name in ("hdt.h", "hdt.hpp", "buffer.hpp", "libhdt.so", "libhdt.so.0", "hdt.pc",
                      "hdtConfig.cmake", "hdtConfigVersion.cmake", "hdtcommd", "hdtctl", "hdt-commbench",
-                     "hdt-data", "hdt-plan", "plan.hpp", "libhdtplan.so", "768-cluster.toml",
-                     "hdt-backend-test", "libhdt-backend.a"):
+                     "hdt-data", "hdt-plan", "plan.hpp", "libhdtplan.so", "train.h", "libhdttrain.so",
+                     "768-cluster.toml", "hdt-backend-test", "libhdt-backend.a"):
             self.find(name)
 
     def test_programs_find_their_library(self):
@@ -108,6 +118,18 @@ class Installed(unittest.TestCase):
              "-DCMAKE_C_FLAGS=" + " ".join(SANITIZE)])
         run(["cmake", "--build", build])
         self.assertIn("sum", self.run_alone(os.path.join(build, "allreduce")))
+
+    def test_the_training_engine_is_a_library(self):
+        folder = os.path.join(self.folder.name, "train")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(TRAIN_CMAKE_LISTS)
+        shutil.copy(os.path.join(ROOT, "tests", "integration", "install", "one_weight.c"), folder)
+        build = os.path.join(folder, "build")
+        run(["cmake", "-S", folder, "-B", build, "-DCMAKE_PREFIX_PATH=" + self.prefix,
+             "-DCMAKE_C_FLAGS=" + " ".join(SANITIZE)])
+        run(["cmake", "--build", build])
+        self.assertIn("weight 2.0000, loss 0.0000", self.run_alone(os.path.join(build, "one_weight")))
 
     def test_the_planner_is_a_library(self):
         folder = os.path.join(self.folder.name, "planner")

@@ -21,12 +21,15 @@ BUILD_S = 500
 
 
 def make_prefix(prefix):
-    """libhdt as if it were installed there: hdt.pc refers to what is beside it."""
+    """libhdt and libhdttrain as if they were installed there: hdt.pc refers to what is beside it."""
     packages = os.path.join(prefix, "lib", "pkgconfig")
     os.makedirs(packages)
     shutil.copy(os.path.join(BUILD, "hdt.pc"), packages)
-    os.symlink(os.path.join(ROOT, "libclient", "include"), os.path.join(prefix, "include"))
-    for name in ("libhdt.so", "libhdt.so.0"):
+    headers = os.path.join(prefix, "include", "hdt")
+    os.makedirs(headers)
+    for folder in ("libclient", "training/api"):
+        shutil.copytree(os.path.join(ROOT, folder, "include", "hdt"), headers, dirs_exist_ok=True)
+    for name in ("libhdt.so", "libhdt.so.0", "libhdttrain.so", "libhdttrain.so.0"):
         os.symlink(os.path.join(BUILD, "lib", name), os.path.join(prefix, "lib", name))
     return packages
 
