@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 #include <numeric>
 
 namespace hdt::config {
@@ -276,25 +275,29 @@ std::string variable_name(const std::string& full_name) {
   return variable;
 }
 
-// Compares full names, so that a wrong section counts as a distance, too. The written name is cut first,
-// because the time grows with its length.
+// Compares full names, so that a wrong section counts as a distance, too. Names whose lengths differ by more
+// than may be wrong are not compared: the distance is at least that, and the time of a comparison grows with
+// both lengths. A file of long keys that do not exist took seconds otherwise.
 std::string suggestion(const std::string& section, const std::string& class_name, const std::string& key) {
   const std::string written = full_name(section, class_name, key).substr(0, kMaxTextBytes);
+  // A third of the characters may differ, and always two.
+  const size_t near_enough = std::max<size_t>(2, written.size() / 3);
   std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
+  size_t best_distance = near_enough + 1;
   for (const Key& candidate : kKeys) {
     const bool of_class = std::string(candidate.section) == kClassSection;
-    const std::string name = full_name(
-        candidate.section, of_class ? (class_name.empty() ? "NAME" : class_name) : "", candidate.name);
+    const bool named = !class_name.empty() && class_name.size() <= kMaxClassNameBytes;
+    const std::string name =
+        full_name(candidate.section, of_class ? (named ? class_name : "NAME") : "", candidate.name);
     // The right key in the wrong section is as good a guess as a small slip.
+    const size_t longer = std::max(written.size(), name.size()) - std::min(written.size(), name.size());
+    if (key != candidate.name && longer >= best_distance) continue;
     const size_t distance = key == candidate.name ? 1 : edit_distance(written, name);
     if (distance < best_distance) {
       best_distance = distance;
       best = name;
     }
   }
-  // A third of the characters may differ, and always two.
-  const size_t near_enough = std::max<size_t>(2, written.size() / 3);
   return best_distance <= near_enough ? "; did you mean " + best + "?" : "";
 }
 
