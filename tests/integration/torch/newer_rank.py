@@ -9,8 +9,8 @@ import sys
 import torch
 import torch.distributed as dist
 
-import hdt_torch  # noqa: F401, pylint: disable=unused-import
-from torch_rank import TIMEOUT, equal, filled, refused
+import hdt_torch
+from torch_rank import TIMEOUT, equal, filled, refused, works
 
 SKIPPED = 77
 # Values of torch's WorkResult, which Python does not see.
@@ -80,10 +80,59 @@ def abort_hooks(rank, size):
     assert called == ["world"], called
 
 
+def shrinks(lost, rank, size, **options):
+    """Leaves a rank out of the world by torch's own call; returns this one's new rank."""
+    world = dist.shrink_group([lost], **options)
+    assert world is dist.group.WORLD and dist.get_backend() == "hdt"
+    rank -= rank > lost
+    works(rank, size - 1)
+    return rank
+
+
+def shrunk_when_lost(rank, size):
+    """Rank 1 is lost; then the world of the three that are left loses its last rank."""
+    dist.new_group([0, size - 1])  # torch destroys it
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fails(lambda: dist.all_reduce(filled(1.)), "rank 1")
+    rank = shrinks(1, rank, size)
+    if rank == size - 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fails(lambda: dist.all_reduce(filled(1.)), f"rank {size - 2}")
+    assert hdt_torch.failed_rank() == size - 2
+    shrinks(size - 2, rank, size - 1, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
+
+
+def shrunk_while_all_live(rank, size):
+    """A rank is left out of a group, then of the world, though it lives. It goes its own way."""
+    # Made first: torch counts calls that make groups, and not all ranks call the first shrink_group().
+    some, ready = dist.new_group(list(range(1, size))), dist.new_group()
+    if rank == 1:
+        equal(torch.tensor(dist.get_world_size(some)), size - 1)
+    elif rank > 1:
+        fewer = dist.shrink_group([0], group=some)
+        tensor = filled(float(rank))
+        dist.all_reduce(tensor, group=fewer)
+        equal(tensor, size * (size - 1) / 2 - 1)
+        assert (fewer.rank(), fewer.size()) == (rank - 2, size - 2)
+    # SHRINK_ABORT ends what is under way, here an operation of which the last rank knows nothing.
+    if rank == size - 1:
+        refused("aborted the group", lambda: (dist.barrier(group=ready), dist.recv(torch.zeros(1), 0)))
+        return
+    work = dist.all_reduce(filled(1.), async_op=True)
+    dist.barrier(group=ready)
+    rank = shrinks(size - 1, rank, size, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
+    refused("aborted the group", work.wait)
+    if rank < size - 2:
+        shrinks(size - 2, rank, size - 1)
+
+
 # What a case needs of torch, and where it would be.
 WORK = torch._C._distributed_c10d.Work  # pylint: disable=protected-access
 CASES = {"future_results": (future_results, WORK, "get_future_result"),
-         "abort_hooks": (abort_hooks, dist.ProcessGroup, "register_abort_hook")}
+         "abort_hooks": (abort_hooks, dist.ProcessGroup, "register_abort_hook"),
+         "shrunk_when_lost": (shrunk_when_lost, dist, "shrink_group"),
+         "shrunk_while_all_live": (shrunk_while_all_live, dist, "shrink_group")}
 
 
 def main():

@@ -75,6 +75,12 @@ class Torch(TorchJobs):
     def test_abort_hooks(self):
         self.newer("abort_hooks", ((1, 3), (2, 1)))
 
+    def test_shrink_group_of_torch(self):
+        self.newer("shrunk_when_lost", ((1, 4), (2, 2)), lost=[1, 3])
+
+    def test_shrink_group_of_torch_without_a_loss(self):
+        self.newer("shrunk_while_all_live", ((1, 4), (2, 2)))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)
