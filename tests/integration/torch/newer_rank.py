@@ -22,6 +22,16 @@ def fails(call, text):
     refused(text, lambda: [call() for _ in range(1000)])
 
 
+def lose(lost, rank, size):
+    """A rank is lost, once no other one is in an operation with it, but for the message that says so."""
+    if rank == lost:
+        for other in range(size):
+            if other != lost:
+                dist.recv(filled(0.), other)
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.isend(filled(0.), lost)
+
+
 def future_results(rank, size):
     work = dist.all_reduce(filled(float(rank), 1000), async_op=True)
     doubled = work.get_future_result().then(lambda result: result.value() * 2 + 1)
@@ -39,16 +49,17 @@ def future_results(rank, size):
         assert dist.all_reduce(filled(1.), group=late, async_op=True).get_future_result().wait() == TIMED_OUT
     dist.barrier()
     if rank == size - 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+        lose(rank, rank, size)
     with manager(device=torch.device("cpu"), async_ops=True) as together:
         dist.irecv(torch.zeros(1000), size - 1)
     work = dist.all_reduce(filled(1.), async_op=True)
+    lose(size - 1, rank, size)
     assert work.get_future_result().wait() == FAILED
     assert [work.get_future_result().wait() for work in together.works] == [FAILED]
 
 
 def abort_hooks(rank, size):
-    called, world = [], dist.group.WORLD
+    called, world, ready = [], dist.group.WORLD, dist.new_group()
     late = dist.new_group(timeout=datetime.timedelta(seconds=1))
 
     def broken():
@@ -68,7 +79,7 @@ def abort_hooks(rank, size):
     # A deadline that is over: on rank 0 in its operation, on the others in the call that is refused.
     if rank == 0:
         refused("timeout", lambda: dist.all_reduce(filled(1.), group=late))
-    dist.barrier()
+    dist.barrier(group=ready)
     fails(lambda: dist.all_reduce(filled(1.), group=late), "rank 0")
     assert called == ["broken", "nine"], called
     del called[:]
@@ -86,18 +97,17 @@ def shrinks(lost, rank, size, **options):
     assert world is dist.group.WORLD and dist.get_backend() == "hdt"
     rank -= rank > lost
     works(rank, size - 1)
+    refused("no store", dist.monitored_barrier)
     return rank
 
 
 def shrunk_when_lost(rank, size):
     """Rank 1 is lost; then the world of the three that are left loses its last rank."""
     dist.new_group([0, size - 1])  # torch destroys it
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose(1, rank, size)
     fails(lambda: dist.all_reduce(filled(1.)), "rank 1")
     rank = shrinks(1, rank, size)
-    if rank == size - 2:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose(size - 2, rank, size - 1)
     fails(lambda: dist.all_reduce(filled(1.)), f"rank {size - 2}")
     assert hdt_torch.failed_rank() == size - 2
     shrinks(size - 2, rank, size - 1, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
