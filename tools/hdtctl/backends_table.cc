@@ -18,7 +18,7 @@ std::string nic_line(const nlohmann::json& nic) {
   if (const double rate = number_at(nic, "bits_per_s"); rate > 0)
     text += fmt::format(" {:g} Gbit/s", rate / 1e9);
   const auto interface = text_at(nic, "interface");
-  if (!interface.empty() && interface != nic.at("name")) text += " on " + interface;
+  if (!interface.empty() && interface != text_at(nic, "name")) text += " on " + interface;
   if (!flag_at(nic, "up")) return text + " down\n";
   return text + (flag_at(nic, "selected") ? " selected\n" : " left out by [nics]\n");
 }

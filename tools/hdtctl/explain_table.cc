@@ -40,7 +40,8 @@ std::string explain_table(const nlohmann::json& all) {
                              ? "predicted " + time(number_at(candidate, "predicted_s"))
                              : "possible";
     if (candidate.contains("left_out")) remark = "left out: " + text_at(candidate, "left_out");
-    text += fmt::format("{} {:<20} {}\n", name == all.at("picked") ? " *" : "  ", name, remark);
+    text += fmt::format("{} {:<20} {}\n", candidate.at("algorithm") == all.at("picked") ? " *" : "  ", name,
+                        remark);
   }
   return text;
 }

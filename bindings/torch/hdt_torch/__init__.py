@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 
+import torch
 import torch.distributed as dist
 
 from hdt_torch import _C
@@ -97,6 +98,27 @@ def _accept_monitored_barrier():
     dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
 
 
+def _name_shrunk_groups():
+    """dist.shrink_group() registers what a backend of host memory has made as Gloo's. torch then looks for
+    Gloo's interfaces in it: DistributedDataParallel crashes in 2.14. A group of HDT is registered as every
+    other backend that is not torch's own."""
+    module = dist.distributed_c10d
+    of_torch = getattr(module, "_create_shrunk_process_group", None)
+    if of_torch is None:
+        return
+
+    @functools.wraps(of_torch)
+    def create(backend, *arguments, **named):
+        group = of_torch(backend, *arguments, **named)
+        if backend.name() == "hdt":
+            custom = dist.ProcessGroup.BackendType.CUSTOM
+            group._register_backend(torch.device("cpu"), custom, backend)  # pylint: disable=protected-access
+            group._set_default_backend(custom)  # pylint: disable=protected-access
+        return group
+
+    module._create_shrunk_process_group = create  # pylint: disable=protected-access
+
+
 def _register():
     """Makes the name known to torch. Entry points are called by it once; an import may have come before."""
     if hasattr(dist.Backend, "HDT"):
@@ -105,6 +127,7 @@ def _register():
     devices = {"devices": ["cpu"]} if "devices" in inspect.signature(register).parameters else {}
     register("hdt", _create, extended_api=True, **devices)
     _accept_monitored_barrier()
+    _name_shrunk_groups()
 
 
 _register()

@@ -94,7 +94,7 @@ def _new_store(between, rank, size, timeout):
     if rank == 0:
         try:
             host = _own_address()
-            store = dist.TCPStore(host, 0, size, True, timeout, wait_for_workers=False)
+            store = _tcp_store(host, 0, size, True, timeout)
             text = f"{store.port} {host}"
         except (OSError, RuntimeError) as error:
             failure, text = error, f"! {error}"
@@ -104,8 +104,17 @@ def _new_store(between, rank, size, timeout):
     if port == "!":
         raise RuntimeError(f"hdt: shrink: rank 0 of those that are left could make no store: {host}")
     if store is None:
-        store = dist.TCPStore(host, int(port), size, False, timeout, wait_for_workers=False)
+        store = _tcp_store(host, int(port), size, False, timeout)
     return store
+
+
+def _tcp_store(host, port, size, is_server, timeout):
+    """A TCPStore as torch makes it for init_process_group(): torch 2.2 and later have a server with libuv,
+    unless $USE_LIBUV says otherwise, which it must where torch was built without (Debian)."""
+    choice = {}
+    if "use_libuv" in (dist.TCPStore.__init__.__doc__ or ""):
+        choice["use_libuv"] = os.environ.get("USE_LIBUV", "1") == "1"
+    return dist.TCPStore(host, port, size, is_server, timeout, wait_for_workers=False, **choice)
 
 
 def _text_of_rank_0(between, text):

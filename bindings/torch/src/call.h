@@ -160,6 +160,8 @@ class Reduction {
 
 // --- Work --------------------------------------------------------------------------------------------------
 
+using FutureRef = c10::intrusive_ptr<c10::ivalue::Future>;
+
 // The user's handle of an operation. If it is dropped before the operation is complete, the completion
 // thread has it.
 class WorkHDT : public c10d::Work {
@@ -198,31 +200,69 @@ class WorkHDT : public c10d::Work {
     return true;
   }
 
-  // The operation runs its callbacks, so it may be named in them without being owned.
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    const std::lock_guard lock(future_mutex_);
-    if (future_) return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    operation_->when_done([future = future_, operation = operation_.get(), results = results_] {
-      if (operation->failure()) {
-        future->setError(operation->failure());
+  FutureRef getFuture() override {
+    const auto set = [results = results_](c10::ivalue::Future& future, const Operation& operation) {
+      if (operation.failure()) {
+        future.setError(operation.failure());
       } else {
-        future->markCompleted(c10::IValue(results));
+        future.markCompleted(c10::IValue(results));
       }
-    });
-    if (!operation_->test()) group_->completion().adopt(operation_);
-    return future_;
+    };
+    return set_at_end(future_, c10::ListType::create(c10::TensorType::get()), set);
   }
 
+#if HDT_TORCH_HAS_WORK_RESULT
+  // A future that has no error: its value is a c10d::WorkResult.
+  FutureRef getFutureResult() override {
+    const auto set = [](c10::ivalue::Future& future, const Operation& operation) {
+      future.markCompleted(c10::IValue(static_cast<int64_t>(result_of(operation))));
+    };
+    return set_at_end(future_result_, c10::IntType::get(), set);
+  }
+#endif
+
  private:
+#if HDT_TORCH_HAS_WORK_RESULT
+  // How an operation that is done went.
+  static c10d::WorkResult result_of(const Operation& operation) {
+    if (!operation.failure()) return c10d::WorkResult::SUCCESS;
+    switch (operation.failure_code()) {
+      case HDT_SUCCESS:
+        return c10d::WorkResult::UNKNOWN;
+      case HDT_ERR_TIMEOUT:
+        return c10d::WorkResult::TIMEOUT;
+      default:
+        return c10d::WorkResult::COMM_ERROR;
+    }
+  }
+#endif
+  // The future at `place`; the first call makes it, of the type `type`, and `set` gives it its value once the
+  // operation is done. The operation runs its callbacks, so it may be named in them without being owned. A
+  // test may run callbacks of the user, so it comes behind the mutex.
+  template <typename Set>
+  FutureRef set_at_end(FutureRef& place, c10::TypePtr type, const Set& set) {
+    {
+      const std::lock_guard lock(futures_mutex_);
+      if (place) return place;
+      place = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+      operation_->when_done(
+          [future = place, operation = operation_.get(), set] { set(*future, *operation); });
+    }
+    if (!operation_->test()) group_->completion().adopt(operation_);
+    return place;
+  }
+
   const std::shared_ptr<Group> group_;
   const std::shared_ptr<Operation> operation_;
   const Tensors results_;
   // A receive writes it before the operation is complete.
   const std::shared_ptr<const int> source_;
-  // Guards future_.
-  std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  // Guards that the futures are made once; afterwards they are constant.
+  std::mutex futures_mutex_;
+  FutureRef future_;
+#if HDT_TORCH_HAS_WORK_RESULT
+  FutureRef future_result_;
+#endif
 };
 
 // --- Call --------------------------------------------------------------------------------------------------

@@ -18,11 +18,55 @@ void check(hdtResult_t result, const char* what) {
                       (text.empty() ? hdtGetErrorString(result) : text));
 }
 
+// --- AbortHooks --------------------------------------------------------------------------------------------
+
+// A function of Python takes Python's lock where it is destroyed: those that go do so behind the mutex.
+void AbortHooks::add(int64_t id, std::function<void()> hook) {
+  auto made = std::make_shared<const std::function<void()>>(std::move(hook));
+  const std::lock_guard lock(mutex_);
+  hooks_[id].swap(made);
+}
+
+void AbortHooks::remove(int64_t id) {
+  Hook gone;
+  const std::lock_guard lock(mutex_);
+  const auto found = hooks_.find(id);
+  if (found == hooks_.end()) return;
+  gone.swap(found->second);
+  hooks_.erase(found);
+}
+
+void AbortHooks::clear() {
+  std::map<int64_t, Hook> gone;
+  const std::lock_guard lock(mutex_);
+  gone.swap(hooks_);
+}
+
+void AbortHooks::run() {
+  std::map<int64_t, Hook> mine;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(ran_, true)) return;
+    mine = hooks_;
+  }
+  for (const auto& [id, hook] : mine) (*hook)();
+}
+
+void AbortHooks::run_if_failed() {
+  hdtResult_t failure = HDT_SUCCESS;
+  if (hdtCommGetAsyncError(comm_, &failure) == HDT_SUCCESS && failure != HDT_SUCCESS) run();
+}
+
 // --- Operation ---------------------------------------------------------------------------------------------
 
 void Operation::begin(const std::function<hdtResult_t(hdtRequest_t*)>& call) {
   requests_.push_back(nullptr);
-  check(call(&requests_.back()), name_);
+  try {
+    check(call(&requests_.back()), name_);
+  } catch (...) {
+    hooks_->run_if_failed();
+    throw;
+  }
   handles_.push_back(requests_.back());
 }
 
@@ -40,6 +84,7 @@ void Operation::ended(hdtResult_t result) {
     check(result, name_);
   } catch (...) {
     failure_ = std::current_exception();
+    failure_code_ = result;
   }
 }
 
@@ -97,6 +142,7 @@ void Operation::finish(std::unique_lock<std::timed_mutex> lock) {
     callbacks.swap(callbacks_);
   }
   lock.unlock();
+  if (failure_code_ != HDT_SUCCESS) hooks_->run_if_failed();
   for (const auto& callback : callbacks) callback();
 }
 
@@ -215,7 +261,12 @@ Groups& groups() {
 
 }  // namespace
 
-Group::Group(hdtComm_t comm, int rank, int size) : comm_(comm), rank_(rank), size_(size), pid_(::getpid()) {}
+Group::Group(hdtComm_t comm, int rank, int size)
+    : comm_(comm),
+      rank_(rank),
+      size_(size),
+      pid_(::getpid()),
+      abort_hooks_(std::make_shared<AbortHooks>(comm)) {}
 
 std::shared_ptr<Group> Group::make(hdtComm_t comm, int rank, int size) {
   std::shared_ptr<Group> made(new Group(comm, rank, size));
@@ -231,6 +282,7 @@ void Group::start_completion() {
   try {
     completion_.start();
   } catch (...) {
+    abort_hooks_->run();
     (void)hdtCommAbort(comm_);
     throw;
   }
@@ -238,7 +290,7 @@ void Group::start_completion() {
 
 std::shared_ptr<Operation> Group::operation(const char* name) {
   start_completion();
-  auto made = std::make_shared<Operation>(name);
+  auto made = std::make_shared<Operation>(name, abort_hooks_);
   const std::lock_guard lock(begun_mutex_);
   if (begun_.size() >= prune_at_) {
     std::erase_if(begun_, [](const auto& weak) {
@@ -251,7 +303,10 @@ std::shared_ptr<Operation> Group::operation(const char* name) {
   return made;
 }
 
-void Group::abort() { check(hdtCommAbort(comm_), "abort"); }
+void Group::abort() {
+  abort_hooks_->run();
+  check(hdtCommAbort(comm_), "abort");
+}
 
 void Group::close() {
   if (closed_.exchange(true)) return;
@@ -259,6 +314,7 @@ void Group::close() {
   without_python_lock([this] {
     (void)hdtCommDestroy(comm_);
     completion_.close();
+    abort_hooks_->clear();
   });
 }
 
@@ -288,7 +344,10 @@ void Group::close_all() {
   for (const auto& weak : all) {
     const auto group = weak.lock();
     if (!group || group->closed_ || group->pid_ != ::getpid()) continue;
-    if (!group->settle(end)) (void)hdtCommAbort(group->comm_);
+    if (!group->settle(end)) {
+      group->abort_hooks_->run();
+      (void)hdtCommAbort(group->comm_);
+    }
     group->close();
   }
 }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,6 +39,34 @@ void without_python_lock(const std::function<void()>& call);
 // deadline that is over is called a timeout, as torch does.
 void check(hdtResult_t result, const char* what);
 
+// What the user wants to have called before a group is given up: once, as soon as a thread of this rank finds
+// that the group has failed, or before this rank aborts it. Any thread. The functions are called, and
+// destroyed, without a lock held.
+class AbortHooks {
+ public:
+  explicit AbortHooks(hdtComm_t comm) : comm_(comm) {}
+  AbortHooks(const AbortHooks&) = delete;
+  AbortHooks& operator=(const AbortHooks&) = delete;
+
+  // The hook must not throw. It replaces the one that has the same id.
+  void add(int64_t id, std::function<void()> hook);
+  void remove(int64_t id);
+  void clear();
+  // Calls them in the order of their ids. Only the first call of run() does anything.
+  void run();
+  // run(), if the group has failed.
+  void run_if_failed();
+
+ private:
+  using Hook = std::shared_ptr<const std::function<void()>>;
+
+  const hdtComm_t comm_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::map<int64_t, Hook> hooks_;
+  bool ran_ = false;
+};
+
 // One or several requests of libhdt that make one operation of torch, and what has to happen at their end.
 // Shared by its Work and, once nobody waits for it, by the completion thread. From end_with() on all
 // functions may be called from any thread; none takes Python's lock.
@@ -46,8 +75,8 @@ void check(hdtResult_t result, const char* what);
 // lets go of the tensors, and runs the callbacks. Callbacks run without a lock held.
 class Operation {
  public:
-  // `name` is the call's, for messages.
-  explicit Operation(const char* name) : name_(name) {}
+  // `name` is the call's, for messages. The hooks are those of its group.
+  Operation(const char* name, std::shared_ptr<AbortHooks> hooks) : name_(name), hooks_(std::move(hooks)) {}
   // The last owner goes when all requests are complete: until then libhdt uses the buffers.
   ~Operation() = default;
   Operation(const Operation&) = delete;
@@ -67,6 +96,8 @@ class Operation {
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Why it failed; null while it has not. Constant once done.
   std::exception_ptr failure() const { return done() ? failure_ : nullptr; }
+  // libhdt's code for that; HDT_SUCCESS as well if it failed after libhdt was done.
+  hdtResult_t failure_code() const { return done() ? failure_code_ : HDT_SUCCESS; }
   // Runs `callback` once the operation is complete: now, if it is.
   void when_done(std::function<void()> callback);
   size_t requests() const { return handles_.size(); }
@@ -81,6 +112,7 @@ class Operation {
   void finish(std::unique_lock<std::timed_mutex> lock);
 
   const char* const name_;
+  const std::shared_ptr<AbortHooks> hooks_;
   // Held by the thread that tests or waits: only one may pass a request's address to libhdt. A thread that
   // waits holds it for as long.
   std::timed_mutex mutex_;
@@ -90,6 +122,7 @@ class Operation {
   std::function<void()> copy_out_;
   // Written under mutex_, before done_ (release).
   std::exception_ptr failure_;
+  hdtResult_t failure_code_ = HDT_SUCCESS;
   std::atomic<bool> done_{false};
   // Guards callbacks_, and that a callback is either there when done_ is set or sees it.
   std::mutex callbacks_mutex_;
@@ -157,7 +190,8 @@ class Group {
   // if the group has no completion thread and gets none; then the group fails on all ranks.
   std::shared_ptr<Operation> operation(const char* name);
   CompletionThread& completion() { return completion_; }
-  // Fails the group on all ranks.
+  AbortHooks& abort_hooks() { return *abort_hooks_; }
+  // Fails the group on all ranks; the hooks are called before.
   void abort();
   // Waits for this rank's operations, leaves the group, and joins the completion thread. Only the first call
   // does anything; later calls on comm() fail. In a forked copy, which is no rank, it does nothing. Where a
@@ -180,6 +214,8 @@ class Group {
   const int rank_;
   const int size_;
   const int pid_;
+  // Shared with the operations, which may be done later than the group.
+  const std::shared_ptr<AbortHooks> abort_hooks_;
   std::atomic<bool> closed_{false};
   // Guards begun_: operations that may not be complete. Those that are go when the list has doubled.
   std::mutex begun_mutex_;

@@ -391,7 +391,7 @@ void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd()
 // words: they are those of torch's other backends.
 void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
-  require(store_ != nullptr, "monitoredBarrier: this group has no store, as it was made by without()");
+  require(store_ != nullptr, "monitoredBarrier: this group has no store: it was made by shrinking another");
   const uint64_t number = monitored_barriers_++;
   const auto key = [](uint64_t barrier, int rank) { return c10::str("hdt/barrier/", barrier, "/", rank); };
   const std::string passed = "passed";

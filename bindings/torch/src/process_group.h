@@ -45,6 +45,9 @@
 #define HDT_TORCH_ALL_TO_ALL_SINGLE alltoall_base
 #endif
 
+// A Work tells how it went as a number, too (seen in 2.6).
+#define HDT_TORCH_HAS_WORK_RESULT HDT_TORCH_AT_LEAST(2, 6)
+
 namespace hdt_torch {
 
 #if HDT_TORCH_HAS_BACKEND
@@ -155,6 +158,10 @@ class ProcessGroupHDT : public BackendBase {
   WorkRef gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options) override;
   // Why the group has failed, if it has. Does not block.
   c10d::ErrorType getError() override;
+  // What is called once, as soon as a thread of this rank finds that the group has failed, before its call
+  // throws, or before this rank aborts the group. The hook may throw: that is a warning.
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override;
+  void unregisterAbortHook(int64_t id) override;
 #endif
 
   // Not all Backends have these, or have them as virtual functions: they override what is there (2.6 has

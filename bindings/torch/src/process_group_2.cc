@@ -66,10 +66,8 @@ class WorkOfBatch : public c10d::Work {
   }
 
   // Complete with the last of them. Each callback owns a share of the count and of the future.
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    const std::lock_guard lock(future_mutex_);
-    if (future_) return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  FutureRef getFuture() override {
+    if (!make(future_, c10::ListType::create(c10::TensorType::get()))) return future_;
     const auto left = std::make_shared<std::atomic<size_t>>(works_.size());
     const auto end = [future = future_, results = result()] { future->markCompleted(c10::IValue(results)); };
     if (works_.empty()) end();
@@ -82,11 +80,43 @@ class WorkOfBatch : public c10d::Work {
     return future_;
   }
 
+#if HDT_TORCH_HAS_WORK_RESULT
+  // Complete with the last of them. Its value is that of the first one that was seen to fail.
+  FutureRef getFutureResult() override {
+    if (!make(future_result_, c10::IntType::get())) return future_result_;
+    const auto left = std::make_shared<std::atomic<size_t>>(works_.size());
+    const auto result = std::make_shared<std::atomic<int64_t>>(kSuccess);
+    if (works_.empty()) future_result_->markCompleted(c10::IValue(kSuccess));
+    for (const WorkRef& work : works_) {
+      const auto note = [left, result, future = future_result_](c10::ivalue::Future& of_one) {
+        int64_t none = kSuccess;
+        result->compare_exchange_strong(none, of_one.constValue().toInt());
+        if (left->fetch_sub(1, std::memory_order_acq_rel) == 1) future->markCompleted(result->load());
+      };
+      work->getFutureResult()->addCallback(note);
+    }
+    return future_result_;
+  }
+#endif
+
  private:
+  // Makes the future at `place`, unless that has been done. What completes it is added without the mutex, as
+  // it may run callbacks of the user.
+  bool make(FutureRef& place, c10::TypePtr type) {
+    const std::lock_guard lock(futures_mutex_);
+    if (place) return false;
+    place = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+    return true;
+  }
+
   const std::vector<WorkRef> works_;
-  // Guards future_.
-  std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  // Guards that the futures are made once; afterwards they are constant.
+  std::mutex futures_mutex_;
+  FutureRef future_;
+#if HDT_TORCH_HAS_WORK_RESULT
+  static constexpr auto kSuccess = static_cast<int64_t>(c10d::WorkResult::SUCCESS);
+  FutureRef future_result_;
+#endif
 };
 
 // The batches that this thread has begun and not ended, the innermost last.
@@ -210,6 +240,19 @@ c10d::ErrorType ProcessGroupHDT::getError() {
       return c10d::ErrorType::COMM_ERROR;
   }
 }
+
+void ProcessGroupHDT::registerAbortHook(int64_t id, c10d::AbortHook hook) {
+  require(hook != nullptr, "registerAbortHook: no function given");
+  group_->abort_hooks().add(id, [hook = std::move(hook)] {
+    try {
+      hook();
+    } catch (const std::exception& error) {
+      TORCH_WARN("hdt: an abort hook failed: ", error.what());
+    }
+  });
+}
+
+void ProcessGroupHDT::unregisterAbortHook(int64_t id) { group_->abort_hooks().remove(id); }
 #endif
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHDT::getBackendOptions() {

@@ -8,6 +8,8 @@ import unittest
 from torch_job import FOLDER, ROOT, TorchJobs
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
+NEWER = os.path.join(FOLDER, "newer_rank.py")
+SKIPPED = 77
 EXAMPLES = os.path.join(ROOT, "docs", "examples", "torch")
 ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
 
@@ -54,6 +56,30 @@ class Torch(TorchJobs):
             ended = self.job([RANK, "survivors"], nodes, local)
             for rank, (code, output) in enumerate(ended):
                 self.assertEqual(code, -9 if rank < 2 else 0, f"rank {rank}:\n{output}")
+
+    def newer(self, case, layouts, lost=()):
+        """A case of what newer versions of torch have; the ranks in `lost` kill themselves."""
+        for nodes, local in layouts:
+            ended = self.job([NEWER, case], nodes, local)
+            if all(code == SKIPPED for code, _ in ended):
+                self.skipTest(ended[0][1])
+            with self.subTest(case=case, nodes=nodes, local=local):
+                codes = [code for code, _ in ended]
+                outputs = "".join(f"\nrank {rank}:\n{output}" for rank, (_, output) in enumerate(ended))
+                self.assertEqual(codes, [-9 if rank in lost else 0 for rank in range(len(ended))], outputs)
+
+    def test_results_of_futures(self):
+        self.newer("future_results", ((1, 3),), lost=[2])
+        self.newer("future_results", ((2, 1),), lost=[1])
+
+    def test_abort_hooks(self):
+        self.newer("abort_hooks", ((1, 3), (2, 1)))
+
+    def test_shrink_group_of_torch(self):
+        self.newer("shrunk_when_lost", ((1, 4), (2, 2)), lost=[1, 3])
+
+    def test_shrink_group_of_torch_without_a_loss(self):
+        self.newer("shrunk_while_all_live", ((1, 4), (2, 2)))
 
 
 if __name__ == "__main__":

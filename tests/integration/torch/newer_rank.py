@@ -1,0 +1,161 @@
+"""newer_rank.py CASE: one rank of a job that calls what newer versions of torch have, as torch_test.py starts
+it. It ends with 0 if everything that it checks holds, with 77 where this torch has no such call."""
+
+import datetime
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+
+import hdt_torch
+from torch_rank import TIMEOUT, equal, filled, refused, works
+
+SKIPPED = 77
+# Values of torch's WorkResult, which Python does not see.
+SUCCESS, TIMED_OUT, FAILED = 0, 1, 2
+
+
+def fails(call, text):
+    """Calls until the group is known to have failed: the first call may still be complete without it."""
+    refused(text, lambda: [call() for _ in range(1000)])
+
+
+def lose(lost, rank, size):
+    """A rank is lost, once no other one is in an operation with it, but for the message that says so."""
+    if rank == lost:
+        for other in range(size):
+            if other != lost:
+                dist.recv(filled(0.), other)
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.isend(filled(0.), lost)
+
+
+def future_results(rank, size):
+    work = dist.all_reduce(filled(float(rank), 1000), async_op=True)
+    doubled = work.get_future_result().then(lambda result: result.value() * 2 + 1)
+    assert doubled.wait() == 2 * SUCCESS + 1 and work.get_future_result().wait() == SUCCESS
+    equal(work.get_future().wait()[0], size * (size - 1) / 2)
+    # A batch has one Work.
+    manager = dist.distributed_c10d._coalescing_manager  # pylint: disable=protected-access
+    with manager(device=torch.device("cpu"), async_ops=True) as together:
+        dist.isend(filled(float(rank), 1000), (rank + 1) % size)
+        dist.irecv(torch.zeros(1000), (rank - 1) % size)
+    assert [work.get_future_result().wait() for work in together.works] == [SUCCESS]
+    # The others do not come; then one is lost in the middle of an operation, and of a batch.
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    if rank == 0:
+        assert dist.all_reduce(filled(1.), group=late, async_op=True).get_future_result().wait() == TIMED_OUT
+    dist.barrier()
+    if rank == size - 1:
+        lose(rank, rank, size)
+    with manager(device=torch.device("cpu"), async_ops=True) as together:
+        dist.irecv(torch.zeros(1000), size - 1)
+    work = dist.all_reduce(filled(1.), async_op=True)
+    lose(size - 1, rank, size)
+    assert work.get_future_result().wait() == FAILED
+    assert [work.get_future_result().wait() for work in together.works] == [FAILED]
+
+
+def abort_hooks(rank, size):
+    called, world, ready = [], dist.group.WORLD, dist.new_group()
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+
+    def broken():
+        called.append("broken")
+        raise ValueError("of the test")
+
+    late.register_abort_hook(9, lambda: called.append("nine"))
+    late.register_abort_hook(4, broken)
+    late.register_abort_hook(7, lambda: called.append("seven"))
+    late.unregister_abort_hook(7)
+    world.register_abort_hook(1, lambda: called.append("replaced"))
+    world.register_abort_hook(1, lambda: called.append("world"))
+    # A call that cannot be made is no failure of the group.
+    refused("multiple", lambda: dist.all_to_all_single(torch.zeros(size + 1), torch.zeros(size + 1)))
+    dist.barrier()
+    assert not called, called
+    # A deadline that is over: on rank 0 in its operation, on the others in the call that is refused.
+    if rank == 0:
+        refused("timeout", lambda: dist.all_reduce(filled(1.), group=late))
+    dist.barrier(group=ready)
+    fails(lambda: dist.all_reduce(filled(1.), group=late), "rank 0")
+    assert called == ["broken", "nine"], called
+    del called[:]
+    # This rank gives the group up itself; the others hear of it in an operation that is under way.
+    if rank == 0:
+        world.abort()
+        assert called == ["world"], called
+    fails(lambda: dist.all_reduce(filled(1.)), "rank 0 aborted the group")
+    assert called == ["world"], called
+
+
+def shrinks(lost, rank, size, **options):
+    """Leaves a rank out of the world by torch's own call; returns this one's new rank."""
+    world = dist.shrink_group([lost], **options)
+    assert world is dist.group.WORLD and dist.get_backend() == "hdt"
+    rank -= rank > lost
+    works(rank, size - 1)
+    refused("no store", dist.monitored_barrier)
+    return rank
+
+
+def shrunk_when_lost(rank, size):
+    """Rank 1 is lost; then the world of the three that are left loses its last rank."""
+    dist.new_group([0, size - 1])  # torch destroys it
+    lose(1, rank, size)
+    fails(lambda: dist.all_reduce(filled(1.)), "rank 1")
+    rank = shrinks(1, rank, size)
+    lose(size - 2, rank, size - 1)
+    fails(lambda: dist.all_reduce(filled(1.)), f"rank {size - 2}")
+    assert hdt_torch.failed_rank() == size - 2
+    shrinks(size - 2, rank, size - 1, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
+
+
+def shrunk_while_all_live(rank, size):
+    """A rank is left out of a group, then of the world, though it lives. It goes its own way."""
+    # Made first: torch counts calls that make groups, and not all ranks call the first shrink_group().
+    some, ready = dist.new_group(list(range(1, size))), dist.new_group()
+    if rank == 1:
+        equal(torch.tensor(dist.get_world_size(some)), size - 1)
+    elif rank > 1:
+        fewer = dist.shrink_group([0], group=some)
+        tensor = filled(float(rank))
+        dist.all_reduce(tensor, group=fewer)
+        equal(tensor, size * (size - 1) / 2 - 1)
+        assert (fewer.rank(), fewer.size()) == (rank - 2, size - 2)
+    # SHRINK_ABORT ends what is under way, here an operation of which the last rank knows nothing.
+    if rank == size - 1:
+        refused("aborted the group", lambda: (dist.barrier(group=ready), dist.recv(torch.zeros(1), 0)))
+        return
+    work = dist.all_reduce(filled(1.), async_op=True)
+    dist.barrier(group=ready)
+    rank = shrinks(size - 1, rank, size, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
+    refused("aborted the group", work.wait)
+    if rank < size - 2:
+        shrinks(size - 2, rank, size - 1)
+
+
+# What a case needs of torch, and where it would be.
+WORK = torch._C._distributed_c10d.Work  # pylint: disable=protected-access
+CASES = {"future_results": (future_results, WORK, "get_future_result"),
+         "abort_hooks": (abort_hooks, dist.ProcessGroup, "register_abort_hook"),
+         "shrunk_when_lost": (shrunk_when_lost, dist, "shrink_group"),
+         "shrunk_while_all_live": (shrunk_while_all_live, dist, "shrink_group")}
+
+
+def main():
+    case, place, name = CASES[sys.argv[1]]
+    if not hasattr(place, name):
+        print(f"torch {torch.__version__} has no {name}()")
+        sys.exit(SKIPPED)
+    torch.set_num_threads(1)
+    dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
+                            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    case(dist.get_rank(), dist.get_world_size())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
