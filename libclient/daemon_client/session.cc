@@ -299,7 +299,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
         }
       }
       // At most a second, as a deadline may be too far for a time point.
-      const int64_t look_ns = why_not ? kLookMs * kNsPerMs : kNsPerSecond;
+      const int64_t look_ns = why_not ? kWhyNotMs * kNsPerMs : kNsPerSecond;
       changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), look_ns)));
     }
     if (lost()) return lost_why_;

@@ -162,7 +162,7 @@ class Session {
   // The maximum time for connecting and the first answer, in ms.
   static constexpr int64_t kGreetingMs = 10'000;
   // How often a wait looks whether there is still something to wait for, in ms.
-  static constexpr int64_t kLookMs = 50;
+  static constexpr int64_t kWhyNotMs = 50;
   // How long a daemon may read nothing while messages to it fill the socket, in ms.
   static constexpr int64_t kSendMs = 10'000;
 
@@ -206,7 +206,7 @@ class Session {
   // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of one daemon's
   // life. If the daemon is replaced meanwhile, its successor is asked. With `only_in_life` no second
   // daemon is asked (kDaemonLost); it is set to the life of the one that was. `answered_in` is set to the
-  // life of the daemon that has answered. `why_not` is asked every kLookMs; its failure ends the wait.
+  // life of the daemon that has answered. `why_not` is asked every kWhyNotMs; its failure ends the wait.
   Result<Packet> ask(uint64_t number, std::span<const std::byte> bytes, int64_t answer_ms,
                      std::span<const int> fds = {}, uint64_t* only_in_life = nullptr,
                      uint64_t* answered_in = nullptr, const std::function<Status()>& why_not = {});

@@ -50,6 +50,7 @@ struct TypeOf<std::byte> : std::integral_constant<hdtDataType_t, HDT_UINT8> {};
 // By size and sign, as the same integer has several names.
 template <typename T>
 struct TypeOf<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  // NOLINTNEXTLINE(readability-identifier-naming): as the traits of the standard library have it
   static constexpr hdtDataType_t value = std::is_signed_v<T> ? (sizeof(T) == 1   ? HDT_INT8
                                                                 : sizeof(T) == 2 ? HDT_INT16
                                                                 : sizeof(T) == 4 ? HDT_INT32

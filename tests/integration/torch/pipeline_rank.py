@@ -158,8 +158,11 @@ def wrong(rank):
     """What is wrong on one rank, or on all, is an exception on all."""
     raises(RuntimeError, "2 too many", lambda: trainer(hetero_pipeline_stages=[[2, 4, 2], [1, LAYERS]]))
     raises(RuntimeError, "no flag \"layers\"", lambda: trainer(layers=3))
-    raises(RuntimeError, "the layout differs", lambda: trainer(
-        num_micro_batches_per_dp=[1, 3, 1, 2] if rank else [1, 2, 1, 2]))
+    for setting, two in (("num_micro_batches_per_dp", ([1, 3, 1, 2], [1, 2, 1, 2])), ("seed", (1, 2)),
+                         ("shuffle", (True, False)), ("data", (data_set(), data_set(100)))):
+        arguments = {setting: two[rank == 1]}
+        raises(RuntimeError, "the layout or another setting differs",
+               lambda arguments=arguments: trainer(**arguments))
     raises(RuntimeError, "begins with other parameters on rank 2 than on rank 0", lambda: trainer(
         build=lambda unit: _other(build(unit), rank, unit)))
     raises(ZeroDivisionError if rank == 1 else RuntimeError,
@@ -168,6 +171,34 @@ def wrong(rank):
     raises(TypeError if rank != 1 else RuntimeError, "expected one tensor of float32",
            lambda: trainer(build=lambda unit: torch.nn.Identity() if unit == 0 else build(unit)))
     raises(ValueError, "no samples", lambda: trainer(data=[]))
+
+
+def states(rank):
+    """A state that does not belong to those of the other ranks, and gradients that are somewhere else."""
+    training = trainer()
+    first = training.state_dict()
+    first["units"] = {name: value.clone() for name, value in first["units"].items()}
+    training.step()
+    later = training.state_dict()
+    raises(RuntimeError, "the states are not of the same step",
+           lambda: training.load_state_dict(first if rank == 2 else later))
+    training.load_state_dict(first)
+    training.steps = 5 + rank  # their sum is that of equal ones
+    raises(RuntimeError, "others are in another one", training.step)
+    training = trainer()
+    training.step()
+    if rank == 0:
+        training.optimizer.zero_grad(set_to_none=True)
+    raises(RuntimeError, "weight of unit 0 or its gradient is no longer where" if rank == 0
+           else "rank 0 aborted the group", training.step)
+    # Where the optimizer fails, the others have made the step.
+    training = trainer()
+    training.step()
+    if rank == 2:
+        training.optimizer.step = lambda: 1 // 0
+        raises(ZeroDivisionError, "division", training.step)
+    raises(RuntimeError, "there is no further step" if rank == 2 else "rank 2 aborted the group",
+           lambda: [training.step() for _ in range(2)])
 
 
 def _other(module, rank, unit):

@@ -23,7 +23,7 @@ class Pipelines(TorchJobs):
         self.passes(RANK, 1, 3, *cases, SEED=str(SEED))
 
     def test_wrong_use_and_failures(self):
-        self.passes(RANK, 1, 3, "wrong", "diverged", "failures", SEED=str(SEED))
+        self.passes(RANK, 1, 3, "wrong", "states", "diverged", "failures", SEED=str(SEED))
 
     def test_ranks_on_nodes_of_their_own(self):
         self.passes(RANK, 3, 1, "as_one_process", "failures", SEED=str(SEED))

@@ -1,5 +1,7 @@
 """What a rank computes: the modules of its units, on memory of the engine."""
 
+import zlib
+
 import torch
 
 
@@ -20,6 +22,15 @@ def _described(value):
     return f"a {type(value).__name__}"
 
 
+def _checksum(named):
+    """Of tensors and their names."""
+    made = 0
+    for name, value in named:
+        plain = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        made = zlib.crc32(plain, zlib.crc32(name.encode(), made))
+    return made
+
+
 class Stage:
     """The modules of consecutive units. Each unit has a graph of its own, as its input is a leaf: so backward
     goes unit by unit, and a unit's gradients are complete as soon as its part has run.
@@ -33,6 +44,7 @@ class Stage:
         self._first_unit, self._is_last = first_unit, is_last
         self._loss, self._samples = loss, samples
         self._saved = {}  # by slot: (input, output) of each unit
+        self._bound = []  # (name, parameter, address of its data, address of its gradient)
         for unit, module in self._numbered():
             for name, parameter in module.named_parameters():
                 if parameter.requires_grad and (parameter.dtype != torch.float32 or parameter.is_cuda):
@@ -52,6 +64,8 @@ class Stage:
     def bind(self, unit, parameters, gradients):
         """Moves the unit's parameters, with their values, to the engine's memory."""
         at = 0
+        module = self.units[unit - self._first_unit]
+        names = {parameter: name for name, parameter in module.named_parameters()}
         for parameter in self.trained(unit):
             end = at + parameter.numel()
             place = parameters[at:end].view(parameter.shape)
@@ -59,17 +73,25 @@ class Stage:
             parameter.data = place
             # Autograd adds into a gradient that is there.
             parameter.grad = gradients[at:end].view(parameter.shape)
+            self._bound.append((f"{names[parameter]} of unit {unit}", parameter, parameter.data_ptr(),
+                                parameter.grad.data_ptr()))
             at = end
+
+    def checksums(self, buffers=False):
+        """{unit: checksum of its parameters}, and of its buffers, which differ once replicas have trained."""
+        return {unit: _checksum([*module.named_parameters(), *(module.named_buffers() if buffers else ())])
+                for unit, module in self._numbered()}
 
     def unbind(self):
         """Moves all parameters to memory of their own."""
+        self._bound = []
         for parameter in self.units.parameters():
             parameter.data, parameter.grad = parameter.data.clone(), None
 
     def output_shape(self, example):
         """Of one sample, as the last unit hands it on: found by one pass with an example, in evaluation mode,
         as some modules refuse to train with one sample."""
-        modes = [module.training for module in self.units]
+        modes = {module: module.training for module in self.units.modules()}
         self.units.eval()
         try:
             with torch.no_grad():
@@ -78,12 +100,22 @@ class Stage:
                     if not self._is_last or unit + 1 < self._first_unit + len(self.units):
                         _checked(unit, example, 1)
         finally:
-            for module, mode in zip(self.units, modes):
-                module.train(mode)
+            for module, mode in modes.items():
+                module.training = mode
         return None if self._is_last else tuple(example.shape[1:])
+
+    def _check_bound(self):
+        """What autograd puts elsewhere would be missing in the engine's sums."""
+        for name, parameter, data, gradient in self._bound:
+            there = parameter.grad is not None and parameter.grad.data_ptr() == gradient
+            if not there or parameter.data_ptr() != data:
+                raise RuntimeError(
+                    f"parameter {name} or its gradient is no longer where the engine works on it: an "
+                    "assignment, zero_grad(), or to() has replaced it; the engine zeroes gradients itself")
 
     def forward(self, slot, numbers, received, output):
         """One micro-batch. Returns (loss, tokens) on the last stage."""
+        self._check_bound()
         targets = None
         if numbers is not None:
             flow, targets = self._samples.batch(numbers)
@@ -138,8 +170,7 @@ class Stage:
 
     def update(self, gradient_scale):
         """The optimizer's step with the gradients of the mean loss."""
-        for parameter in self.units.parameters():
-            if parameter.grad is not None:
-                parameter.grad.mul_(gradient_scale)
+        for _, parameter, _, _ in self._bound:
+            parameter.grad.mul_(gradient_scale)
         if self.optimizer is not None:
             self.optimizer.step()

@@ -3,12 +3,12 @@
 import collections
 import math
 import weakref
-import zlib
 
 import torch
 import torch.distributed as dist
 
 from hdt_torch import _C
+from hdt_torch._shrink import backend_of
 from hdt_torch.pipeline._samples import Samples
 from hdt_torch.pipeline._stage import Stage
 
@@ -46,10 +46,16 @@ class Trainer:
 
     def __init__(self, build, loss, data, optimizer, *, seed=0, shuffle=True, clip_gradient_norm=0.0,
                  group=None, **layout):
+        backend = backend_of(group or dist.group.WORLD)
+        if backend is None:
+            raise RuntimeError("hdt: a trainer needs a group of the backend \"hdt\"")
         self._group = group
         self.steps = 0  # done; the next step takes the samples after theirs
         rank, size = dist.get_rank(group), dist.get_world_size(group)
-        place = self._agreed("the layout", lambda: (_C.place_of(layout, size, rank), sorted(layout.items())))
+        # The order of the samples must be the same on the first stage and on the last one, too.
+        settings = {"seed": seed, "shuffle": bool(shuffle), "clip_gradient_norm": clip_gradient_norm} | layout
+        place = self._agreed("the layout or another setting", lambda: (
+            _C.place_of(layout, size, rank), sorted((settings | {"len(data)": len(data)}).items())))
         self.replica, self.stage = place["replica"], place["stage"]
         self.replicas, self.stages = place["replicas"], place["stages"]
         self.global_batch_size = place["global_batch_size"]
@@ -63,14 +69,14 @@ class Trainer:
             units = torch.nn.ModuleList(_seeded(build, seed, unit) for unit in range(first, end))
             return Stage(units, first, self._is_last, loss, samples, optimizer), samples
 
-        (self._stage, samples), starts = self._together("making the modules", made, lambda done: {
-            unit: _checksum(module) for unit, module in enumerate(done[0].units, first)})
-        self._compare_starts(starts)
+        (self._stage, samples), sums = self._together(
+            "making the modules", made, lambda done: done[0].checksums(buffers=True))
+        self._compare(sums, "build() must make the same on every rank")
         input_shape, output_shape = self._shapes(samples, place["previous_rank"])
         self._stage.input_shape = input_shape
         sizes = [sum(each.numel() for each in self._stage.trained(unit)) for unit in range(first, end)]
         self._engine = _C.Trainer(
-            _group_of(group), layout, sizes, 0 if input_shape is None else math.prod(input_shape),
+            backend, layout, sizes, 0 if input_shape is None else math.prod(input_shape),
             0 if output_shape is None else math.prod(output_shape), self._stage.forward, self._stage.backward,
             self._stage.update, float(clip_gradient_norm))
         for unit in range(first, end):
@@ -106,11 +112,15 @@ class Trainer:
                 "optimizer": None if self.optimizer is None else self.optimizer.state_dict()}
 
     def load_state_dict(self, state):
-        """Goes on where state_dict() was taken."""
-        self.units.load_state_dict(state["units"])
-        if self.optimizer is not None:
-            self.optimizer.load_state_dict(state["optimizer"])
-        self.steps = state["steps"]
+        """Goes on where state_dict() was taken. All ranks call it, each with its own."""
+        def load():
+            self.units.load_state_dict(state["units"])
+            if self.optimizer is not None:
+                self.optimizer.load_state_dict(state["optimizer"])
+            self.steps = state["steps"]
+
+        _, sums = self._together("loading the state", load, lambda _: self._stage.checksums())
+        self._compare(sums, "the states are not of the same step")
 
     def close(self):
         """Leaves the groups. The modules stay, with their parameters in memory of their own."""
@@ -143,16 +153,17 @@ class Trainer:
                 raise RuntimeError(f"hdt: {what} differs: {everyone[0]} on rank 0, {other} on rank {rank}")
         return mine
 
-    def _compare_starts(self, starts):
-        """Ranks that hold the same unit must begin with the same parameters."""
+    @staticmethod
+    def _compare(sums, mend):
+        """Ranks that hold the same unit must begin with the same parameters. sums: by rank, then by unit."""
         known = {}
-        for rank, sums in enumerate(starts):
-            for unit, checksum in sums.items():
+        for rank, of_units in enumerate(sums):
+            for unit, checksum in of_units.items():
                 other, first = known.setdefault(unit, (checksum, rank))
                 if other != checksum:
                     raise RuntimeError(
                         f"hdt: unit {unit} begins with other parameters on rank {rank} than on rank {first}; "
-                        f"build({unit}) must make the same on every rank")
+                        f"{mend}")
 
     def _shapes(self, samples, previous_rank):
         """The shapes of one sample's activations, from the stage before and to the one behind. An example
@@ -174,13 +185,6 @@ class Trainer:
         return received, handed_on
 
 
-def _group_of(group):
-    """The group of HDT, also behind a group of several backends."""
-    group = group or dist.group.WORLD
-    backend_of = getattr(group, "_get_backend", None)
-    return backend_of(torch.device("cpu")) if backend_of else group
-
-
 def _seeded(build, seed, unit):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed((seed * _STREAM + unit) % (1 << 63))
@@ -189,10 +193,3 @@ def _seeded(build, seed, unit):
         raise TypeError(f"build({unit}) returns a {type(module).__name__}; expected a module")
     return module
 
-
-def _checksum(module):
-    made = 0
-    for name, value in module.state_dict().items():
-        made = zlib.crc32(value.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy(),
-                          zlib.crc32(name.encode(), made))
-    return made

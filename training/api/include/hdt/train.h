@@ -102,7 +102,8 @@ typedef struct {
                   hdtTrainUnitDone_t unit_done, void* engine);
   /* Updates the parameters, at the end of a step. The gradients in memory, multiplied by `gradient_scale`,
    * are those of the mean loss over all tokens of the step, clipped. The engine sets them to 0 before the
-   * next step. Not called if training has diverged. */
+   * next step. Not called if training has diverged. Where it fails, the other ranks have made the step; their
+   * next one fails. */
   int (*update)(void* context, double gradient_scale);
 } hdtTrainStage_t;
 
