@@ -133,6 +133,16 @@ void GroupMaker::on_join(LocalJoin join) {
   }
   // 3. The rank comes twice, or the group is complete. At an address that may be two jobs: none is made.
   auto same_rank = pending.joins.find(request.rank);
+  // `rank`: the one that a group which is made has failed by; -1: no one rank.
+  const auto end_for_all = [&](const Status& why, int32_t rank) {
+    user_.refused(join, why);
+    if (pending.made)  // ends in on_ready
+      return user_.fail(pending.made->engine, pending.made->id,
+                        Outcome{key, why.code(), rank, why.message()});
+    if (pending.channel != 0)
+      channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
+    refuse(key, why);
+  };
   // A rank that has declined has gone, so this one belongs to another run of the job.
   if (same_rank != pending.joins.end() && same_rank->second.request.code != Code::kSuccess && !pending.made) {
     user_.refused(same_rank->second, {Code::kMismatch, "the rank has come again"});
@@ -142,14 +152,7 @@ void GroupMaker::on_join(LocalJoin join) {
   // is split off from. That holds for all.
   if (same_rank != pending.joins.end() && request.code != Code::kSuccess &&
       same_rank->second.session == join.session) {
-    const Status why(request.code, request.text);
-    user_.refused(join, why);
-    if (pending.made)  // ends in on_ready
-      return user_.fail(pending.made->engine, pending.made->id,
-                        Outcome{key, why.code(), static_cast<int32_t>(request.rank), why.message()});
-    if (pending.channel != 0)
-      channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
-    return refuse(key, why);
+    return end_for_all({request.code, request.text}, static_cast<int32_t>(request.rank));
   }
   if (pending.made || same_rank != pending.joins.end()) {
     const bool complete = pending.made && same_rank == pending.joins.end();
@@ -163,12 +166,7 @@ void GroupMaker::on_join(LocalJoin join) {
     const Status why(Code::kMismatch, fmt::format("{}. Two jobs meet at {}: give each another port, or an "
                                                   "HDT_JOB_SECRET of its own",
                                                   text, pending.place));
-    user_.refused(join, why);
-    if (pending.made)  // ends in on_ready
-      return user_.fail(pending.made->engine, pending.made->id, Outcome{key, why.code(), -1, why.message()});
-    if (pending.channel != 0)
-      channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
-    return refuse(key, why);
+    return end_for_all(why, -1);
   }
   // 4. Rank 0 is here: listen at the meeting place before dialling it.
   if (request.host != ipc::Hosting::kNone && !pending.hosted) {

@@ -1,6 +1,6 @@
 // compute.h: what the engine needs of a model: the computation of one stage, on memory that the engine
-// owns. Implementations: libtorch (training/torch), the user of hdt/train.h
-// (training/api), plain C++ (tests).
+// owns. Implementations: libtorch (training/torch), callers of hdt/train.h (training/api), plain C++
+// (tests).
 #pragma once
 
 #include <cstddef>

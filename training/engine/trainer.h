@@ -70,7 +70,8 @@ class Trainer {
   // parameters. There is no further step then, nor after a failure.
   Result<StepResult> step(int64_t step);
 
-  // Ends what is under way, so that no rank waits for this one. The memory stays; there is no further step.
+  // Ends this rank's messages and sums, so that no rank waits for them. The parameters stay. step() may not
+  // be called any more.
   void give_up() { runner_.give_up(), reducer_.give_up(); }
   UnitMemory& memory() { return memory_; }
 

@@ -39,9 +39,9 @@ void without_python_lock(const std::function<void()>& call);
 // deadline that is over is called a timeout, as torch does.
 void check(hdtResult_t result, const char* what);
 
-// What the user wants to have called before a group is given up: once, as soon as a thread of this rank finds
-// that the group has failed, or before this rank aborts it. Any thread. The functions are called, and
-// destroyed, without a lock held.
+// Functions of the user that are called before a group is given up. They are called once, as soon as a thread
+// of this rank finds that the group has failed, or before this rank aborts it. Any thread. The functions are
+// called, and destroyed, without a lock held.
 class AbortHooks {
  public:
   explicit AbortHooks(hdtComm_t comm) : comm_(comm) {}

@@ -84,7 +84,7 @@ TEST(Split, EndsWithItsParentThoughARankIsMissing) {
   for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0}, {0, 1, 2}, {0, 0, 1}}) {
     Nodes::instance().run(nodes, [](Rank& self) {
       if (self.rank == 2) {
-        // What a rank contributes to a split: color, key, address.
+        // A rank contributes its color, its key and its daemon's address to a split.
         constexpr size_t kElements = 2 + (ipc::kMaxAddressBytes + 36) / sizeof(int32_t);
         const std::vector<int32_t> mine(kElements);
         std::vector<int32_t> all(3 * kElements);

@@ -137,7 +137,7 @@ def shrunk_while_all_live(rank, size):
         shrinks(size - 2, rank, size - 1)
 
 
-# What a case needs of torch, and where it would be.
+# By case: the feature of torch that it needs, and the place where to look for it.
 WORK = torch._C._distributed_c10d.Work  # pylint: disable=protected-access
 CASES = {"future_results": (future_results, WORK, "get_future_result"),
          "abort_hooks": (abort_hooks, dist.ProcessGroup, "register_abort_hook"),

@@ -130,6 +130,12 @@ class TorchJobs(unittest.TestCase):
             job.start(arguments)
             return job.ended()
 
+    def example_passes(self, script, nodes, local):
+        """A script of the manual, whose rank 0 prints the loss."""
+        for rank, (code, output) in enumerate(self.job([script], nodes, local)):
+            self.assertEqual(code, 0, output)
+            self.assertIn("loss" if rank == 0 else "", output)
+
     def passes(self, script, nodes, local, *cases, **variables):
         with self.subTest(cases=cases, nodes=nodes, local=local):
             for rank, (code, output) in enumerate(self.job([script, *cases], nodes, local, **variables)):

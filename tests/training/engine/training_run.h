@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,18 @@ inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<i
   }
 }
 
+// A trainer of synthetic samples.
+inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, const FakeShape& shape,
+                                                     FakeCompute& compute, Messenger& messenger,
+                                                     const TrainerOptions& options) {
+  return Trainer::create(
+      layout, compute, messenger,
+      [vocab = shape.vocab](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        synthetic_sample(vocab, step, index, tokens);
+      },
+      options);
+}
+
 struct RunResult {
   std::vector<StepResult> steps;               // as rank 0 saw them
   std::vector<std::vector<float>> parameters;  // by unit, as its first owner has them at the end
@@ -39,12 +52,7 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
     const Position position = layout.position_of(rank);
     FakeCompute compute(shape, layout.units_of(position));
     const auto messenger = world.messenger(rank);
-    auto trainer = Trainer::create(
-        layout, compute, *messenger,
-        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
-          synthetic_sample(shape.vocab, step, index, tokens);
-        },
-        options);
+    auto trainer = make_trainer(layout, shape, compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < steps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);

@@ -158,7 +158,6 @@ TEST_F(GroupMakerTest, WhoDeclinesIsHeardAfterItsEnd) {
   EXPECT_EQ(maker_->open_groups(), 0U);
 }
 
-// Another run of the job, while the coordinator of the one before could not be reached.
 TEST_F(GroupMakerTest, WhoWithdrawsEndsTheWaitOfAll) {
   join_of_three(0, 10);
   join_of_three(1, 11);
@@ -184,6 +183,7 @@ TEST_F(GroupMakerTest, WhoWithdrawsFromAGroupThatIsMadeFailsIt) {
   EXPECT_EQ(refused_.size(), 1U);
 }
 
+// Another run of the job, while the coordinator of the one before could not be reached.
 TEST_F(GroupMakerTest, WhoComesAgainHasNotDeclined) {
   join(1, Code::kSystem);
   join(1);

@@ -5,15 +5,14 @@ import zlib
 import torch
 
 
-def _checked(unit, output, samples):
-    """The output of a unit that is not the last one."""
+def _check_output(unit, output, samples):
+    """Of a unit that hands it on to the next one."""
     if not isinstance(output, torch.Tensor) or output.dtype != torch.float32 or output.dim() < 1:
         raise TypeError(f"unit {unit} returns {_described(output)}; expected one tensor of float32, which is "
                         "what goes to the next unit")
     if output.shape[0] != samples:
         raise ValueError(f"unit {unit} returns {_described(output)} for {samples} samples; expected a row "
                          "for each")
-    return output
 
 
 def _described(value):
@@ -98,7 +97,7 @@ class Stage:
                 for unit, module in self._numbered():
                     example = module(example)
                     if not self._is_last or unit + 1 < self._first_unit + len(self.units):
-                        _checked(unit, example, 1)
+                        _check_output(unit, example, 1)
         finally:
             for module, mode in modes.items():
                 module.training = mode
@@ -128,7 +127,7 @@ class Stage:
                 leaf = flow.detach().requires_grad_()
             flow = module(leaf)
             if unit + 1 < self._first_unit + len(self.units) or not self._is_last:
-                _checked(unit, flow, len(leaf) if unit != 0 else len(numbers))
+                _check_output(unit, flow, len(leaf) if unit != 0 else len(numbers))
             else:
                 flow, tokens = self._summed_loss(flow, targets)
             saved.append((leaf, flow))
