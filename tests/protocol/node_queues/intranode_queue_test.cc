@@ -60,10 +60,7 @@ class Ranks {
   }
   IntranodeQueue& operator[](size_t rank) { return *queues_[rank]; }
   OneNode& node() { return node_; }
-  // Lets ranks move in random order until none can.
-  void run() {
-    for (int idle = 0; idle < 50;) idle = queues_[random_() % queues_.size()]->progress() ? 0 : idle + 1;
-  }
+  void run() { testing::run_until_none_moves(queues_, random_); }
   // Two buffers of a rank, one behind the other.
   std::span<int64_t> send_of(uint32_t rank, uint64_t count) { return {start(rank), count}; }
   std::span<int64_t> recv_of(uint32_t rank, uint64_t sent, uint64_t count) {

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "base/shared_memory.h"
@@ -40,6 +42,16 @@ class OneNode {
   SharedMemory memory_;
   std::vector<std::unique_ptr<NodeAccess>> accesses_;
 };
+
+// Lets ranks move in random order until none can: each of them has tried since the last one moved. (A count of
+// attempts without a move does not prove it: chance may leave out the only rank that can move.)
+template <typename Queues>
+void run_until_none_moves(Queues& queues, std::mt19937_64& random) {
+  constexpr int kAttempts = 20;
+  do {
+    for (int idle = 0; idle < kAttempts;) idle = queues[random() % queues.size()]->progress() ? 0 : idle + 1;
+  } while (std::any_of(queues.begin(), queues.end(), [](auto& queue) { return queue->progress(); }));
+}
 
 inline std::shared_ptr<Operation> operation() { return std::make_shared<Operation>(INT64_MAX); }
 

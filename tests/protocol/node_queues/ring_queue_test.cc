@@ -26,9 +26,7 @@ class RingRanks {
   }
   RingQueue& operator[](size_t rank) { return *queues_[rank]; }
   OneNode& node() { return node_; }
-  void run() {
-    for (int idle = 0; idle < 50;) idle = queues_[random_() % queues_.size()]->progress() ? 0 : idle + 1;
-  }
+  void run() { testing::run_until_none_moves(queues_, random_); }
 
  private:
   OneNode node_;

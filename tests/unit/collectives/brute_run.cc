@@ -34,20 +34,37 @@ class BruteRun {
   }
 
   bool run() {
-    for (size_t idle = 0; !broken_ && idle < 2000;) {
-      idle = act() ? 0 : idle + 1;
-      if (over()) return !broken_ && right();
-    }
+    do {
+      for (size_t idle = 0; !broken_ && idle < 200;) {
+        idle = act() ? 0 : idle + 1;
+        if (over()) return !broken_ && right();
+      }
+    } while (!broken_ && act_anywhere());
     return false;
   }
 
  private:
+  // A random step of a random node, or nothing if that one cannot be taken now.
   bool act() {
     const size_t n = random_() % nodes_.size();
     Node& node = nodes_[n];
     if (!node.started) return node.started = random_() % 4 == 0;
-    if (node.phase.empty()) return false;
-    const size_t i = random_() % node.phase.size();
+    return !node.phase.empty() && act(n, random_() % node.phase.size());
+  }
+
+  // Tries each step, so that chance does not take a list for stuck whose only possible step it did not draw.
+  bool act_anywhere() {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (!nodes_[n].started) return nodes_[n].started = true;
+      for (size_t i = 0; i < nodes_[n].phase.size(); ++i) {
+        if (act(n, i)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool act(size_t n, size_t i) {
+    Node& node = nodes_[n];
     if (node.phase[i] == Phase::kInFlight) return land(n, i);
     if (node.phase[i] == Phase::kOver || blocked(n, i)) return false;
     const Step& step = lists_[n].steps[i];
