@@ -7,7 +7,7 @@ import sys
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-SOURCES = ["src/class_map.cc", "src/membership.cc", "src/module.cc", "src/operation.cc",
+SOURCES = ["src/class_map.cc", "src/handle.cc", "src/membership.cc", "src/module.cc", "src/operation.cc",
            "src/pipeline.cc", "src/process_group.cc", "src/process_group_2.cc",
            "src/shared_allocator.cc", "src/shared_pool.cc"]
 

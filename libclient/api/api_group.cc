@@ -9,6 +9,7 @@
 #include "hdt/hdt.h"
 #include "libclient/api/submit.h"
 #include "libclient/group/bootstrap.h"
+#include "libclient/group/unique_id.h"
 
 using hdt::Code;
 using hdt::Result;
@@ -75,6 +76,17 @@ hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id) {
   if (id == nullptr) return null_argument("id");
   return first_guarded([&] {
     const auto made = hdt::client::make_unique_id();
+    if (!made.is_ok()) return report(made.status());
+    *id = made.value();
+    return HDT_SUCCESS;
+  });
+}
+
+hdtResult_t hdtDeriveUniqueId(hdtUniqueId_t* id, const hdtUniqueId_t* base, uint64_t number) {
+  if (id == nullptr) return null_argument("id");
+  if (base == nullptr) return null_argument("base");
+  return first_guarded([&] {
+    const auto made = hdt::client::derive_id(*base, number);
     if (!made.is_ok()) return report(made.status());
     *id = made.value();
     return HDT_SUCCESS;

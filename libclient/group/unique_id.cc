@@ -40,9 +40,24 @@ Result<IdContents> unpack_id(const hdtUniqueId_t& id) {
   return contents;
 }
 
-// The hash hides the seed: the key travels to daemons, the seed does not.
-Result<ipc::GroupKey> key_of_id(const IdContents& contents) {
-  return key_of("id " + std::string(reinterpret_cast<const char*>(contents.seed.data()), kSeedBytes));
+namespace {
+std::string text_of(const std::array<std::byte, kSeedBytes>& seed) {
+  return {reinterpret_cast<const char*>(seed.data()), seed.size()};
 }
+}  // namespace
+
+// Who is given a derived id learns neither the base nor the other ids: the hash cannot be undone.
+Result<hdtUniqueId_t> derive_id(const hdtUniqueId_t& base, uint64_t number) {
+  auto contents = unpack_id(base);
+  if (!contents.is_ok()) return contents.status();
+  const auto hash = key_of("derived " + std::to_string(number) + " " + text_of(contents.value().seed));
+  if (!hash.is_ok()) return hash.status();
+  static_assert(sizeof(ipc::GroupKey) >= kSeedBytes);
+  std::memcpy(contents.value().seed.data(), hash.value().data(), kSeedBytes);
+  return pack_id(contents.take());
+}
+
+// The hash hides the seed: the key travels to daemons, the seed does not.
+Result<ipc::GroupKey> key_of_id(const IdContents& contents) { return key_of("id " + text_of(contents.seed)); }
 
 }  // namespace hdt::client

@@ -29,6 +29,9 @@ struct IdContents {
 Result<hdtUniqueId_t> pack_id(IdContents contents);
 // The id comes from the user, so it may be any bytes. kInvalidArgument: pack_id() did not make it.
 Result<IdContents> unpack_id(const hdtUniqueId_t& id);
+// hdtDeriveUniqueId: an id with the rendezvous of `base`, and a seed that follows from its seed and the
+// number. kInvalidArgument: as unpack_id(). kSystem: as key_of().
+Result<hdtUniqueId_t> derive_id(const hdtUniqueId_t& base, uint64_t number);
 // The key by which the ranks of the id's group know each other. kSystem: as key_of().
 Result<ipc::GroupKey> key_of_id(const IdContents& contents);
 

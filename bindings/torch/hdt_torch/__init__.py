@@ -75,7 +75,7 @@ def _create(group, options):
     group_class = options.group_class or _class_of_group() or os.environ.get("HDT_CLASS", "")
     return _C.create(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
                      group_class, options.deterministic, group.group_id or "",
-                     list(group.global_ranks_in_group or []))
+                     list(group.global_ranks_in_group or []), getattr(group, "enable_reconfigure", False))
 
 
 def _accept_monitored_barrier():

@@ -275,7 +275,7 @@ class ProcessGroupHDT::Call {
   // `title` is the name that profilers show, "hdt:" and the call's.
   Call(ProcessGroupHDT& owner, c10d::OpType type, const char* title, const Tensors& inputs)
       : owner_(owner),
-        group_(owner.group_),
+        group_(owner.group()),
         type_(type),
         title_(title),
         inputs_(inputs),

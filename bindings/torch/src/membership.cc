@@ -39,17 +39,16 @@ hdtUniqueId_t meet(const GroupOptions& options) {
   return id;
 }
 
-// Meets the other ranks and joins the group with them.
-hdtComm_t join(const GroupOptions& options) {
+}  // namespace
+
+hdtComm_t join(const GroupOptions& options, const std::function<hdtUniqueId_t()>& meet) {
   require(options.timeout.count() > 0, "a timeout of ", options.timeout.count(), " ms");
   const hdtCommConfig_t config = options.config();
-  const hdtUniqueId_t id = meet(options);
+  const hdtUniqueId_t id = meet();
   hdtComm_t comm = nullptr;
   check(hdtCommInitRank(&comm, options.size, id, options.rank, &config), "joining a group");
   return comm;
 }
-
-}  // namespace
 
 hdtCommConfig_t GroupOptions::config() const {
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
@@ -59,48 +58,63 @@ hdtCommConfig_t GroupOptions::config() const {
   return config;
 }
 
-ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options) : ProcessGroupHDT(options, join(options)) {}
+ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options)
+    : ProcessGroupHDT(options, join(options, [&] { return meet(options); })) {}
 
 ProcessGroupHDT::ProcessGroupHDT(const GroupOptions& options, hdtComm_t comm)
-    : BackendBase(options.rank, options.size),
-      options_(options),
-      store_(options.store),
-      timeout_(options.timeout) {
+    : BackendBase(options.rank, options.size), timeout_(options.timeout), options_(options) {
   init();
-  group_ = Group::make(comm, options.rank, options.size);
+  if (comm != nullptr) group_ = Group::make(comm, options.rank, options.size);
 }
 
 ProcessGroupHDT::~ProcessGroupHDT() {
   if (group_) group_->close();
 }
 
+std::shared_ptr<Group> ProcessGroupHDT::group_or_null() const {
+  const std::lock_guard lock(mutex_);
+  return group_;
+}
+
+std::shared_ptr<Group> ProcessGroupHDT::group() const {
+  auto group = group_or_null();
+  require(group != nullptr, "this group has no ranks before its first reconfigure()");
+  return group;
+}
+
+GroupOptions ProcessGroupHDT::options() const {
+  const std::lock_guard lock(mutex_);
+  return options_;
+}
+
 int ProcessGroupHDT::failed_rank() const {
   int rank = -1;
-  check(hdtCommFailedRank(group_->comm(), &rank), "the rank of a failure");
+  check(hdtCommFailedRank(comm(), &rank), "the rank of a failure");
   return rank;
 }
 
 void ProcessGroupHDT::set_samples(uint64_t of_a_step) const {
-  check(hdtCommSetSamples(group_->comm(), of_a_step), "the samples of a rank");
+  check(hdtCommSetSamples(comm(), of_a_step), "the samples of a rank");
 }
 
 c10::intrusive_ptr<ProcessGroupHDT> ProcessGroupHDT::without(const std::vector<int>& excluded,
                                                              Milliseconds timeout) const {
   require(timeout.count() > 0, "shrink: a timeout of ", timeout.count(), " ms");
-  GroupOptions of_new = options_;
+  const GroupOptions of_this = options();
+  GroupOptions of_new = of_this;
   of_new.store = {};
   of_new.timeout = timeout;
   of_new.rank = of_new.size = 0;
   of_new.global_ranks.clear();
-  for (int rank = 0; rank < size_; ++rank) {
+  for (int rank = 0; rank < of_this.size; ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) != excluded.end()) continue;
-    if (rank == rank_) of_new.rank = of_new.size;
+    if (rank == of_this.rank) of_new.rank = of_new.size;
     ++of_new.size;
-    of_new.global_ranks.push_back(options_.global_rank(rank));
+    of_new.global_ranks.push_back(of_this.global_rank(rank));
   }
   const hdtCommConfig_t config = of_new.config();  // the class and the determinism are this group's
   hdtComm_t comm = nullptr;
-  check(hdtCommShrink(group_->comm(), excluded.data(), static_cast<int>(excluded.size()), &comm, &config),
+  check(hdtCommShrink(this->comm(), excluded.data(), static_cast<int>(excluded.size()), &comm, &config),
         "shrinking a group");
   return c10::make_intrusive<ProcessGroupHDT>(of_new, comm);
 }

@@ -32,11 +32,13 @@ namespace py = pybind11;
 
 namespace {
 
-// Without Python's lock: it blocks until all ranks have come. The options' class is not known to Python.
+// Without Python's lock: it blocks until all ranks have come, unless they come to reconfigure() later. The
+// options' class is not known to Python.
 c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                   int size, double timeout_s, const std::string& group_class,
                                                   bool deterministic, const std::string& name,
-                                                  const std::vector<uint64_t>& global_ranks) {
+                                                  const std::vector<uint64_t>& global_ranks,
+                                                  bool reconfigured) {
   hdt_torch::GroupOptions options;
   options.store = store;
   options.rank = rank;
@@ -47,6 +49,7 @@ c10::intrusive_ptr<hdt_torch::BackendBase> create(const c10::intrusive_ptr<c10d:
   options.deterministic = deterministic;
   options.name = name;
   options.global_ranks = global_ranks;
+  if (reconfigured) return c10::make_intrusive<hdt_torch::ProcessGroupHDT>(options, nullptr);
   return c10::make_intrusive<hdt_torch::ProcessGroupHDT>(options);
 }
 
@@ -79,7 +82,7 @@ c10::intrusive_ptr<hdt_torch::BackendBase> without(const c10::intrusive_ptr<hdt_
 
 // What the group was made with: (class, deterministic, seconds of its timeout).
 std::tuple<std::string, bool, double> options_of(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
-  const hdt_torch::GroupOptions& options = as_hdt(group).options();
+  const hdt_torch::GroupOptions options = as_hdt(group).options();
   return {options.group_class, options.deterministic, std::chrono::duration<double>(options.timeout).count()};
 }
 

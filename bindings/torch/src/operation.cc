@@ -333,6 +333,14 @@ bool Group::settle(std::chrono::steady_clock::time_point end) {
   return true;
 }
 
+void Group::leave(std::chrono::steady_clock::time_point end) {
+  if (!settle(end)) {
+    abort_hooks_->run();
+    (void)hdtCommAbort(comm_);
+  }
+  close();
+}
+
 // Does not wait for the mutex: in a forked copy it may be held by a thread that is not there.
 void Group::close_all() {
   std::vector<std::weak_ptr<Group>> all;
@@ -344,11 +352,7 @@ void Group::close_all() {
   for (const auto& weak : all) {
     const auto group = weak.lock();
     if (!group || group->closed_ || group->pid_ != ::getpid()) continue;
-    if (!group->settle(end)) {
-      group->abort_hooks_->run();
-      (void)hdtCommAbort(group->comm_);
-    }
-    group->close();
+    group->leave(end);
   }
 }
 

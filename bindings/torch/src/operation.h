@@ -193,6 +193,8 @@ class Group {
   AbortHooks& abort_hooks() { return *abort_hooks_; }
   // Fails the group on all ranks; the hooks are called before.
   void abort();
+  // Waits for this rank's operations until `end`, aborts the group if one is under way then, and leaves it.
+  void leave(std::chrono::steady_clock::time_point end);
   // Waits for this rank's operations, leaves the group, and joins the completion thread. Only the first call
   // does anything; later calls on comm() fail. In a forked copy, which is no rank, it does nothing. Where a
   // destructor calls it with Python's lock held, it lets go of the lock meanwhile.

@@ -391,16 +391,19 @@ void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd()
 // words: they are those of torch's other backends.
 void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
-  require(store_ != nullptr, "monitoredBarrier: this group has no store: it was made by shrinking another");
+  const c10::intrusive_ptr<c10d::Store> store = this->options().store;
+  require(store != nullptr,
+          "monitoredBarrier: this group has no store: its ranks were chosen by shrink() or "
+          "reconfigure()");
   const uint64_t number = monitored_barriers_++;
   const auto key = [](uint64_t barrier, int rank) { return c10::str("hdt/barrier/", barrier, "/", rank); };
   const std::string passed = "passed";
   if (rank_ != 0) {
-    store_->set(key(number, rank_), bytes_of(passed));
+    store->set(key(number, rank_), bytes_of(passed));
     std::string verdict = c10::str("it has not answered in ", timeout.count(), " ms");
     try {
-      store_->wait({key(number, 0)}, timeout + kVerdict);
-      verdict = text_of(store_->get(key(number, 0)));
+      store->wait({key(number, 0)}, timeout + kVerdict);
+      verdict = text_of(store->get(key(number, 0)));
     } catch (const std::exception& error) {
       verdict += c10::str(" (", words_of(error), ")");
     }
@@ -417,7 +420,7 @@ void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool
   for (int rank = 1; rank < size_ && (wait_all_ranks || count == 0); ++rank) {
     const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
     try {
-      store_->wait({key(number, rank)}, std::max(left, Milliseconds(1)));
+      store->wait({key(number, rank)}, std::max(left, Milliseconds(1)));
     } catch (const std::exception&) {
       late |= count == 0 && left.count() <= 0;
       missing += c10::str(count++ == 0 ? "" : ", ", rank);
@@ -428,9 +431,9 @@ void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool
   const std::string failed =
       c10::str(who, what, missing, " failed to pass monitoredBarrier in ", timeout.count(), " ms");
   const std::string& verdict = count == 0 ? passed : failed;
-  store_->set(key(number, 0), bytes_of(verdict));
+  store->set(key(number, 0), bytes_of(verdict));
   for (int rank = 0; rank < size_ && number > 0 && count == 0; ++rank)
-    store_->deleteKey(key(number - 1, rank));
+    store->deleteKey(key(number - 1, rank));
   require(count == 0, verdict);
 }
 

@@ -9,10 +9,13 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/api/include/torch/version.h>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "handle.h"
 #include "operation.h"
 
 #define HDT_TORCH_AT_LEAST(major, minor) \
@@ -43,6 +46,13 @@
 #define HDT_TORCH_REDUCE_SCATTER_SINGLE _reduce_scatter_base
 #define HDT_TORCH_REDUCE_SCATTER_COALESCED reduce_scatter_tensor_coalesced
 #define HDT_TORCH_ALL_TO_ALL_SINGLE alltoall_base
+#endif
+
+// A Backend can be made anew of other ranks (seen in 2.14).
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+#define HDT_TORCH_HAS_RECONFIGURE 1
+#else
+#define HDT_TORCH_HAS_RECONFIGURE 0
 #endif
 
 // A Work tells how it went as a number, too (seen in 2.6).
@@ -98,6 +108,9 @@ struct GroupOptions {
   }
 };
 
+// Joins a group of the options' size as their rank, after meet() has said which. Blocks until all have come.
+hdtComm_t join(const GroupOptions& options, const std::function<hdtUniqueId_t()>& meet);
+
 // One group of ranks. Functions may be called from any thread, without Python's lock held; collectives are
 // ordered by their calls. All of them throw (RuntimeError in Python) if the call is wrong or the group has
 // failed; what fails later is thrown by the Work's wait(). A Work keeps its tensors until it is done.
@@ -108,7 +121,8 @@ class ProcessGroupHDT : public BackendBase {
  public:
   // Ranks meet through the store: rank 0 puts libhdt's unique id there. Blocks until all have joined.
   explicit ProcessGroupHDT(const GroupOptions& options);
-  // Takes over a communicator of libhdt, which has the options' rank and size.
+  // Takes over a communicator of libhdt, which has the options' rank and size. Null: there is no group until
+  // reconfigure() makes it, and calls that need one throw.
   ProcessGroupHDT(const GroupOptions& options, hdtComm_t comm);
   // Waits for this rank's operations, at most until their deadline.
   ~ProcessGroupHDT() override;
@@ -163,15 +177,32 @@ class ProcessGroupHDT : public BackendBase {
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override;
   void unregisterAbortHook(int64_t id) override;
 #endif
+#if HDT_TORCH_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return true; }
+  // This rank, and where ranks can meet it: in the daemon that it has at the time of the call. Blocks for as
+  // long as the daemon takes to answer.
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  // Makes this group one of the ranks of the handles. All of them call it with the same handles and the same
+  // uuid, which this rank has not used before; they meet at the daemon of the first handle. The order of a
+  // list is that of the ranks; ranks of a set get theirs by it. Blocks until all have come, so the Work is
+  // complete. If it throws, the group is the one that it was; so it is on the other ranks if they have come.
+  // Otherwise the old group is left: operations of this rank that are under way in it are aborted. No other
+  // call of this object may be under way.
+  WorkRef reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
 
   // Not all Backends have these, or have them as virtual functions: they override what is there (2.6 has
   // supportsSplitting() alone, 2.14 has all).
   bool supportsCoalescing() const { return true; }
   bool supportsSplitting() const { return HDT_TORCH_HAS_SINGLE != 0; }
   // Fails the group on all ranks.
-  void abort() { group_->abort(); }
+  void abort() {
+    if (const auto group = group_or_null()) group->abort();
+  }
   // Waits for this rank's operations, at most until their deadline, and leaves the group.
-  void shutdown() { group_->close(); }
+  void shutdown() {
+    if (const auto group = group_or_null()) group->close();
+  }
   c10::intrusive_ptr<Options> getBackendOptions();
   bool supportsShrinking() const { return HDT_TORCH_HAS_SINGLE != 0; }
   // without() for torch's dist.shrink_group(). Flag 1: what is under way in this group is aborted before.
@@ -188,11 +219,11 @@ class ProcessGroupHDT : public BackendBase {
   void endCoalescing(std::vector<WorkRef>& works) override;
 #endif
 
-  const GroupOptions& options() const { return options_; }
+  GroupOptions options() const;
   // The rank that the group's failure is about; -1: none, or no failure. Does not block.
   int failed_rank() const;
   // The communicator of libhdt; it stays this group's.
-  hdtComm_t comm() const { return group_->comm(); }
+  hdtComm_t comm() const { return group()->comm(); }
   // How many samples this rank takes in each step, for hdtctl status.
   void set_samples(uint64_t of_a_step) const;
   // A group of this one's ranks without the excluded ones, in their order (hdtCommShrink). This one may have
@@ -214,11 +245,28 @@ class ProcessGroupHDT : public BackendBase {
   void note_in_batch(const WorkRef&) {}
 #endif
 
-  const GroupOptions options_;
-  const c10::intrusive_ptr<c10d::Store> store_;
+  // This rank's group; throws if there is none yet.
+  std::shared_ptr<Group> group() const;
+  std::shared_ptr<Group> group_or_null() const;
+
   // Of operations. Any thread: torch may set it while others wait.
   std::atomic<Milliseconds> timeout_;
+  // Guards what is below, which reconfigure() writes.
+  mutable std::mutex mutex_;
+  // Without a store once the ranks are not those that met there.
+  GroupOptions options_;
   std::shared_ptr<Group> group_;
+#if HDT_TORCH_HAS_SINGLE
+  // By their ids: every group of this object gets them. Shared, as a function of Python is copied and dropped
+  // with Python's lock, for which nobody may wait who holds mutex_.
+  std::map<int64_t, std::shared_ptr<const c10d::AbortHook>> hooks_;
+#endif
+#if HDT_TORCH_HAS_RECONFIGURE
+  // The uuids that reconfigure() was called with.
+  std::set<int64_t> uuids_;
+  // Says in handles that they are this object's.
+  const std::string token_ = new_token();
+#endif
   std::atomic<uint64_t> collectives_{0};
   // How many monitored barriers this rank has been in: the same on all ranks.
   std::atomic<uint64_t> monitored_barriers_{0};

@@ -225,8 +225,9 @@ WorkRef ProcessGroupHDT::gather_single(at::Tensor& output, at::Tensor& input,
 // --- the group ---------------------------------------------------------------------------------------------
 
 c10d::ErrorType ProcessGroupHDT::getError() {
+  const auto group = group_or_null();
   hdtResult_t failure = HDT_SUCCESS;
-  check(hdtCommGetAsyncError(group_->comm(), &failure), "getError");
+  if (group) check(hdtCommGetAsyncError(group->comm(), &failure), "getError");
   switch (failure) {
     case HDT_SUCCESS:
       return c10d::ErrorType::SUCCESS;
@@ -234,53 +235,158 @@ c10d::ErrorType ProcessGroupHDT::getError() {
       return c10d::ErrorType::TIMEOUT;
     case HDT_ERR_RANK_LOST:
     case HDT_ERR_MISMATCH:
-    case HDT_ERR_ABORTED:
       return c10d::ErrorType::REMOTE_ERROR;
     default:
       return c10d::ErrorType::COMM_ERROR;
   }
 }
 
-void ProcessGroupHDT::registerAbortHook(int64_t id, c10d::AbortHook hook) {
-  require(hook != nullptr, "registerAbortHook: no function given");
-  group_->abort_hooks().add(id, [hook = std::move(hook)] {
+namespace {
+
+using Hook = std::shared_ptr<const c10d::AbortHook>;
+
+void add_hook(Group& group, int64_t id, const Hook& hook) {
+  group.abort_hooks().add(id, [hook] {
     try {
-      hook();
+      (*hook)();
     } catch (const std::exception& error) {
       TORCH_WARN("hdt: an abort hook failed: ", error.what());
     }
   });
 }
 
-void ProcessGroupHDT::unregisterAbortHook(int64_t id) { group_->abort_hooks().remove(id); }
+}  // namespace
+
+void ProcessGroupHDT::registerAbortHook(int64_t id, c10d::AbortHook hook) {
+  require(hook != nullptr, "registerAbortHook: no function given");
+  const Hook shared = std::make_shared<const c10d::AbortHook>(std::move(hook));
+  Hook replaced = shared;
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    hooks_[id].swap(replaced);
+    group = group_;
+  }
+  if (group) add_hook(*group, id, shared);
+}
+
+void ProcessGroupHDT::unregisterAbortHook(int64_t id) {
+  Hook removed;
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = hooks_.find(id); found != hooks_.end()) {
+      removed = std::move(found->second);
+      hooks_.erase(found);
+    }
+    group = group_;
+  }
+  if (group) group->abort_hooks().remove(id);
+}
+#endif
+
+#if HDT_TORCH_HAS_RECONFIGURE
+c10d::ReconfigureHandle ProcessGroupHDT::get_reconfigure_handle() const {
+  Handle handle{token_, {}};
+  without_python_lock([&] { check(hdtGetUniqueId(&handle.id), "making a handle"); });
+  return text_of(handle);
+}
+
+namespace {
+
+// By rank.
+std::vector<Handle> handles_of(const c10d::ReconfigureOptions& options) {
+  std::vector<std::string> texts;
+  std::visit([&](const auto& given) { texts.assign(given.begin(), given.end()); }, options.handles);
+  if (!std::holds_alternative<std::vector<c10d::ReconfigureHandle>>(options.handles))
+    std::sort(texts.begin(), texts.end());
+  std::vector<Handle> handles;
+  std::set<std::string> tokens;
+  for (const std::string& text : texts) {
+    handles.push_back(handle_of(text));
+    require(tokens.insert(handles.back().token).second, "reconfigure: two handles of one rank given");
+  }
+  return handles;
+}
+
+}  // namespace
+
+WorkRef ProcessGroupHDT::reconfigure(const c10d::ReconfigureOptions& given) {
+  for (const auto& [hint, value] : given.hints) require(false, "reconfigure: no hint is called '", hint, "'");
+  const std::vector<Handle> handles = handles_of(given);
+  const auto mine = std::find_if(handles.begin(), handles.end(),
+                                 [&](const Handle& handle) { return handle.token == token_; });
+  require(mine != handles.end(), "reconfigure: ", handles.size(),
+          " handles given, and none is of this rank's group");
+  GroupOptions of_new = options();
+  of_new.store = {};
+  of_new.global_ranks.clear();
+  of_new.rank = static_cast<int>(mine - handles.begin());
+  of_new.size = static_cast<int>(handles.size());
+  of_new.timeout = given.timeout.value_or(timeout_.load());
+  {
+    const std::lock_guard lock(mutex_);
+    require(uuids_.insert(given.uuid).second, "reconfigure: the uuid ", given.uuid,
+            " was already used for this group");
+  }
+  without_python_lock([&] {
+    hdtComm_t const comm = join(of_new, [&] {
+      hdtUniqueId_t id;
+      check(hdtDeriveUniqueId(&id, &handles[0].id, static_cast<uint64_t>(given.uuid)), "reconfigure");
+      return id;
+    });
+    std::shared_ptr<Group> group = Group::make(comm, of_new.rank, of_new.size);
+    of_new.timeout = timeout_.load();
+    check(hdtCommSetTimeout(comm, of_new.timeout.count()), "reconfigure");
+    decltype(hooks_) hooks;
+    {
+      const std::lock_guard lock(mutex_);
+      hooks = hooks_;
+      std::swap(group_, group);
+      options_ = of_new;
+      rank_ = of_new.rank;
+      size_ = of_new.size;
+    }
+    for (const auto& [id, hook] : hooks) add_hook(*this->group(), id, hook);
+    collectives_ = 0;
+    monitored_barriers_ = 0;
+    if (group) group->leave(std::chrono::steady_clock::now());
+  });
+  return c10::make_intrusive<WorkOfBatch>(rank_, std::vector<WorkRef>());
+}
 #endif
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupHDT::getBackendOptions() {
   auto options = c10::make_intrusive<Options>("hdt", timeout_.load());
 #if HDT_TORCH_HAS_SINGLE
-  options->group_name = options_.name;
+  const GroupOptions mine = this->options();
+  options->group_name = mine.name;
   options->group_desc = getGroupDesc();
-  options->global_ranks_in_group = options_.global_ranks;
+  options->global_ranks_in_group = mine.global_ranks;
 #endif
   return options;
 }
 
 void ProcessGroupHDT::setTimeout(Milliseconds timeout) {
-  check(hdtCommSetTimeout(group_->comm(), timeout.count()), "setTimeout");
+  if (const auto group = group_or_null())
+    check(hdtCommSetTimeout(group->comm(), timeout.count()), "setTimeout");
+  else
+    require(timeout.count() > 0, "setTimeout: a timeout of ", timeout.count(), " ms");
   timeout_ = timeout;
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::shrink(const std::vector<int64_t>& excluded, int flags,
                                                           const c10::intrusive_ptr<Options>& options) {
   constexpr int kAbort = 1;  // torch's SHRINK_ABORT
-  if ((flags & kAbort) != 0) group_->abort();
+  if ((flags & kAbort) != 0) group()->abort();
   return without({excluded.begin(), excluded.end()}, options ? options->timeout : timeout_.load());
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                          const std::vector<int>& ranks,
                                                          const c10::intrusive_ptr<Options>& options) {
-  GroupOptions of_new = options_;
+  const GroupOptions of_this = options();
+  GroupOptions of_new = of_this;
   of_new.store = store;
   of_new.size = static_cast<int>(ranks.size());
   of_new.global_ranks.clear();
@@ -289,7 +395,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_pt
     require(ranks[k] >= 0 && ranks[k] < size_, "split: rank ", ranks[k], " given; the group has ", size_,
             " ranks");
     if (ranks[k] == rank_) of_new.rank = static_cast<int>(k);
-    of_new.global_ranks.push_back(options_.global_rank(ranks[k]));
+    of_new.global_ranks.push_back(of_this.global_rank(ranks[k]));
   }
   if (of_new.rank < 0) return {};
   if (options) {

@@ -1,5 +1,5 @@
-// buffer.hpp: the part of hdt.hpp that needs no group: errors, element types, buffers and memory. Programs
-// include hdt.hpp, whose first comment is the manual of both.
+// buffer.hpp: the part of hdt.hpp that needs no group: errors, the version, element types, buffers and
+// memory. Programs include hdt.hpp, whose first comment is the manual of both.
 #ifndef HDT_BUFFER_HPP
 #define HDT_BUFFER_HPP
 
@@ -32,6 +32,13 @@ inline void check(hdtResult_t result) {
   if (result == HDT_SUCCESS) return;
   const std::string message = hdtGetLastError();
   throw Error(result, message.empty() ? hdtGetErrorString(result) : message);
+}
+
+// The version of the library at run time, encoded as HDT_VERSION.
+inline int version() {
+  int number = 0;
+  check(hdtGetVersion(&number));
+  return number;
 }
 
 // --- element types and buffers --------------------------------------------------------------------------

@@ -199,6 +199,13 @@ HDT_API const char* hdtGetLastError(void);
  * Errors: HDT_ERR_INVALID_ARGUMENT (id is NULL), _CONFIG, _NO_DAEMON, _DAEMON_LOST, _VERSION. */
 HDT_API hdtResult_t hdtGetUniqueId(hdtUniqueId_t* id);
 
+/* Makes of an id and a number another id: the same one wherever both are the same. So ranks that know one id,
+ * and count alike, can make any number of groups by it. They meet where the ranks of `base` meet, and its
+ * daemon must live for as long. Needs no daemon itself. `id` and `base` may be the same object.
+ * HDT_ERR_INVALID_ARGUMENT: one is NULL, or `base` was not made by hdtGetUniqueId or by this call.
+ * HDT_ERR_SYSTEM: the cryptography library refuses. */
+HDT_API hdtResult_t hdtDeriveUniqueId(hdtUniqueId_t* id, const hdtUniqueId_t* base, uint64_t number);
+
 /* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks, at most 65,536 ranks). Returns when
  * all ranks have joined, or with HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL.
  * HDT_ERR_INVALID_ARGUMENT: comm is NULL, the rank is out of range, the id was not made by hdtGetUniqueId, or

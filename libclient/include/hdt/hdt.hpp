@@ -36,17 +36,16 @@
 
 namespace hdt {
 
-// The version of the library at run time, encoded as HDT_VERSION.
-inline int version() {
-  int number = 0;
-  check(hdtGetVersion(&number));
-  return number;
-}
-
 // An id for a new group, for Communicator(nranks, id, rank) on each of its ranks (hdtGetUniqueId).
 inline hdtUniqueId_t unique_id() {
   hdtUniqueId_t id;
   check(hdtGetUniqueId(&id));
+  return id;
+}
+// The id that this number makes of another one (hdtDeriveUniqueId).
+inline hdtUniqueId_t unique_id(const hdtUniqueId_t& base, uint64_t number) {
+  hdtUniqueId_t id;
+  check(hdtDeriveUniqueId(&id, &base, number));
   return id;
 }
 

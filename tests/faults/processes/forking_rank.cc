@@ -89,6 +89,7 @@ const char* unrefused() {
   const float scalar = 1;
   const std::pair<const char*, hdtResult_t> calls[] = {
       {"hdtGetUniqueId", hdtGetUniqueId(&id)},
+      {"hdtDeriveUniqueId", hdtDeriveUniqueId(&id, &id, 1)},
       {"hdtCommInitRank", hdtCommInitRank(&made, 1, id, 0, nullptr)},
       {"hdtCommInit", hdtCommInit(&made, nullptr)},
       {"hdtCommSplit", hdtCommSplit(comm, 0, 0, &made, nullptr)},

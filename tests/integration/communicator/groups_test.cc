@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "ipc/segment.h"
@@ -118,6 +119,45 @@ TEST(Groups, OfEveryClassNameUpToItsLimit) {
   config.group_class = longer.c_str();
   EXPECT_EQ(hdtCommInitRank(&comm, 1, id, 0, &config), HDT_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(comm, nullptr);
+}
+
+bool operator==(const hdtUniqueId_t& a, const hdtUniqueId_t& b) {
+  return std::memcmp(a.internal, b.internal, sizeof a.internal) == 0;
+}
+
+TEST(Groups, OfDerivedIds) {
+  hdtUniqueId_t base;
+  (void)Nodes::instance();
+  ASSERT_EQ(hdtGetUniqueId(&base), HDT_SUCCESS) << hdtGetLastError();
+  // Each rank derives by itself. Rank 2 is in the even groups alone: their numbers tell them apart, though
+  // several exist at the same time.
+  Nodes::instance().run({0, 0, 1}, [&base](Rank& self) {
+    std::vector<hdtComm_t> groups;
+    for (uint64_t number = 0; number < 6; ++number) {
+      const int ranks = number % 2 == 0 ? 3 : 2;
+      if (self.rank >= ranks) continue;
+      hdtUniqueId_t id;
+      HDT_EXPECT(hdtDeriveUniqueId(&id, &base, number));
+      hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+      config.socket = Nodes::instance().socket(self.rank / 2).c_str();
+      HDT_EXPECT(hdtCommInitRank(&groups.emplace_back(), ranks, id, self.rank, &config));
+      EXPECT_EQ(members(groups.back(), self.rank).size(), static_cast<size_t>(ranks));
+    }
+    for (hdtComm_t group : groups) HDT_EXPECT(hdtCommDestroy(group));
+  });
+  hdtUniqueId_t one, two, again = base;
+  HDT_EXPECT(hdtDeriveUniqueId(&one, &base, 1));
+  HDT_EXPECT(hdtDeriveUniqueId(&two, &base, UINT64_MAX));
+  HDT_EXPECT(hdtDeriveUniqueId(&again, &again, 1));
+  EXPECT_TRUE(again == one);
+  EXPECT_FALSE(one == two);
+  EXPECT_FALSE(one == base);
+  HDT_EXPECT(hdtDeriveUniqueId(&two, &one, 1));
+  EXPECT_FALSE(one == two);
+  const hdtUniqueId_t none{};
+  EXPECT_EQ(hdtDeriveUniqueId(&one, &none, 1), HDT_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(hdtDeriveUniqueId(nullptr, &base, 1), HDT_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(hdtDeriveUniqueId(&one, nullptr, 1), HDT_ERR_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ from torch_job import FOLDER, ROOT, TorchJobs
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
 NEWER = os.path.join(FOLDER, "newer_rank.py")
+RECONFIGURED = os.path.join(FOLDER, "reconfigured_rank.py")
 SKIPPED = 77
 EXAMPLES = os.path.join(ROOT, "docs", "examples", "torch")
 ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
@@ -57,10 +58,10 @@ class Torch(TorchJobs):
             for rank, (code, output) in enumerate(ended):
                 self.assertEqual(code, -9 if rank < 2 else 0, f"rank {rank}:\n{output}")
 
-    def newer(self, case, layouts, lost=()):
+    def newer(self, case, layouts, lost=(), program=NEWER):
         """A case of what newer versions of torch have; the ranks in `lost` kill themselves."""
         for nodes, local in layouts:
-            ended = self.job([NEWER, case], nodes, local)
+            ended = self.job([program, case], nodes, local)
             if all(code == SKIPPED for code, _ in ended):
                 self.skipTest(ended[0][1])
             with self.subTest(case=case, nodes=nodes, local=local):
@@ -71,6 +72,11 @@ class Torch(TorchJobs):
     def test_results_of_futures(self):
         self.newer("future_results", ((1, 3),), lost=[2])
         self.newer("future_results", ((2, 1),), lost=[1])
+
+    def test_reconfigured(self):
+        for case in ("changes", "one_comes_late", "under_way"):
+            self.newer(case, ((1, 3), (2, 2)), program=RECONFIGURED)
+        self.newer("one_is_lost", ((1, 3), (2, 2)), lost=[1], program=RECONFIGURED)
 
     def test_abort_hooks(self):
         self.newer("abort_hooks", ((1, 3), (2, 1)))

@@ -43,8 +43,8 @@ class OneNode {
   std::vector<std::unique_ptr<NodeAccess>> accesses_;
 };
 
-// Lets ranks move in random order until none can: each of them has tried since the last one moved. (A count of
-// attempts without a move does not prove it: chance may leave out the only rank that can move.)
+// Lets ranks move in random order until none can: each of them has tried since the last one moved. (A count
+// of attempts without a move does not prove it: chance may leave out the only rank that can move.)
 template <typename Queues>
 void run_until_none_moves(Queues& queues, std::mt19937_64& random) {
   constexpr int kAttempts = 20;

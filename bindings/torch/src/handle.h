@@ -1,0 +1,25 @@
+// handle.h: what a rank tells the others about itself for torch's reconfigure(), as a text. Free of torch.
+// Any thread.
+#pragma once
+
+#include <string>
+
+#include "hdt/hdt.h"
+
+namespace hdt_torch {
+
+struct Handle {
+  // Of new_token(): by it a rank finds itself among the handles, also if it has given out several.
+  std::string token;
+  // Of hdtGetUniqueId() on that rank: groups of which it is rank 0 meet by ids derived from this one.
+  hdtUniqueId_t id{};
+};
+
+// A random name, different from all others. Throws std::exception if the system has no random numbers.
+std::string new_token();
+// "hdt:TOKEN:ID", in hexadecimal digits.
+std::string text_of(const Handle& handle);
+// Throws Failure, with the text, if text_of() did not make it.
+Handle handle_of(const std::string& text);
+
+}  // namespace hdt_torch
