@@ -4,10 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/whole_number.h"
 
 namespace hdt {
 
@@ -43,10 +45,7 @@ inline std::string host_of(const std::string& address) { return address.substr(0
 inline uint16_t port_of(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return 0;
-  uint16_t port = 0;
-  const char* const end = address.data() + address.size();
-  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);
-  return error == std::errc() && stop == end ? port : 0;
+  return whole_number<uint16_t>(std::string_view(address).substr(colon + 1)).value_or(0);
 }
 
 }  // namespace hdt

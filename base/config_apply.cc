@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "base/config_keys.h"
 #include "base/foreign_text.h"
 #include "base/join.h"
+#include "base/whole_number.h"
 
 namespace hdt::config {
 namespace {
@@ -85,9 +85,9 @@ bool store(const Key& key, const RawValue& raw, int64_t& field) {
     return true;
   }
   if (untyped != nullptr) {
-    const char* end = text->data() + text->size();
-    const auto [stop, error] = std::from_chars(text->data(), end, value);
-    if (error != std::errc() || stop != end) return false;
+    const auto number = whole_number<int64_t>(*text);
+    if (!number) return false;
+    value = *number;
   } else if (const auto* integer = std::get_if<int64_t>(&raw)) {
     value = *integer;
   } else {

@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 
 #include "base/log.h"
+#include "base/whole_number.h"
 
 namespace hdt {
 
@@ -24,14 +24,6 @@ std::string taken_variable(const char* name) {
   std::string text = value == nullptr ? "" : value;
   ::unsetenv(name);
   return text;
-}
-
-// The whole text as a decimal number.
-std::optional<int64_t> number_of(const std::string& text) {
-  int64_t number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 }  // namespace
@@ -53,12 +45,12 @@ Result<ServiceManager> ServiceManager::of_environment() {
   manager.socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!manager.socket_.valid()) return Status::from_errno("making a socket for NOTIFY_SOCKET", errno);
   if (interval.empty()) return manager;
-  const auto wanted = number_of(interval);
+  const auto wanted = whole_number<int64_t>(interval);
   if (!wanted || *wanted <= 0)
     return Status(Code::kConfig, "WATCHDOG_USEC is '" + interval + "'; expected microseconds");
   // The variables may have been inherited from a service that started this process; the watchdog is then
   // that service's.
-  if (!process.empty() && number_of(process) != ::getpid()) return manager;
+  if (!process.empty() && whole_number<int64_t>(process) != ::getpid()) return manager;
   manager.watchdog_ms_ = std::max<int64_t>(*wanted / 1000, 1);  // at least 1, as 0 means that nobody watches
   return manager;
 }

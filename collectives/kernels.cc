@@ -398,14 +398,14 @@ void for_type(DataType type, const Work& work) {
 }
 
 // The entries for one target, which HWY_EXPORT collects in tables.
-void ReduceTarget(DataType type, ReduceOp op, Sources sources, Destinations destinations, size_t count,
-                  Stores stores) {
+void reduce_target(DataType type, ReduceOp op, Sources sources, Destinations destinations, size_t count,
+                   Stores stores) {
   for_type(type, Reduction{op, sources, destinations, count, stores});
 }
-void DivideTarget(DataType type, const void* src, void* dst, size_t count, int divisor) {
+void divide_target(DataType type, const void* src, void* dst, size_t count, int divisor) {
   for_type(type, Division{src, dst, count, divisor});
 }
-void ScaleTarget(DataType type, const void* scalar, const void* src, void* dst, size_t count) {
+void scale_target(DataType type, const void* scalar, const void* src, void* dst, size_t count) {
   for_type(type, Scaling{scalar, src, dst, count});
 }
 
@@ -417,9 +417,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hdt::collectives {
 
-HWY_EXPORT(ReduceTarget);
-HWY_EXPORT(DivideTarget);
-HWY_EXPORT(ScaleTarget);
+HWY_EXPORT(reduce_target);
+HWY_EXPORT(divide_target);
+HWY_EXPORT(scale_target);
 
 void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
             std::span<void* const> destinations, size_t count, Stores stores) {
@@ -439,7 +439,7 @@ void reduce(DataType type, ReduceOp op, std::span<const void* const> sources,
     count *= type_size(type);
     type = DataType::kUint8;
   }
-  HWY_DYNAMIC_DISPATCH(ReduceTarget)(type, op, sources, destinations, count, stores);
+  HWY_DYNAMIC_DISPATCH(reduce_target)(type, op, sources, destinations, count, stores);
 }
 
 void copy_divided(DataType type, const void* src, void* dst, size_t count, int divisor) {
@@ -448,12 +448,12 @@ void copy_divided(DataType type, const void* src, void* dst, size_t count, int d
     if (dst != src) std::memcpy(dst, src, count * type_size(type));
     return;
   }
-  HWY_DYNAMIC_DISPATCH(DivideTarget)(type, src, dst, count, divisor);
+  HWY_DYNAMIC_DISPATCH(divide_target)(type, src, dst, count, divisor);
 }
 
 void scale(DataType type, const void* scalar, const void* src, void* dst, size_t count) {
   if (count == 0) return;
-  HWY_DYNAMIC_DISPATCH(ScaleTarget)(type, scalar, src, dst, count);
+  HWY_DYNAMIC_DISPATCH(scale_target)(type, scalar, src, dst, count);
 }
 
 }  // namespace hdt::collectives

@@ -6,7 +6,6 @@
 #include <gloo/reduce_scatter.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <tuple>
 #include <vector>
@@ -28,7 +27,7 @@ class GlooReduceScatter {
     if (!in_place) {
       if (copy_.size() < total * sizeof(T)) copy_.resize(total * sizeof(T));
       work = reinterpret_cast<T*>(copy_.data());
-      std::memcpy(copy_.data(), call.send, total * sizeof(T));
+      std::copy_n(static_cast<const T*>(call.send), total, work);
     }
     // Iterations of one row have the same key, so only the first of them makes the object.
     const Key key{work, call.count, call.type, call.op};
@@ -42,7 +41,7 @@ class GlooReduceScatter {
       key_ = key;
     }
     algorithm_->run();
-    if (!in_place) std::memcpy(call.recv, work, call.count * sizeof(T));
+    if (!in_place) std::copy_n(work, call.count, static_cast<T*>(call.recv));
   }
 
  private:

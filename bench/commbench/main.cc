@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/run_main.h"
 #include "base/unique_fd.h"
 
 #include "bench/commbench/engines.h"
@@ -126,7 +127,9 @@ int run_rank(const Options& options) {
 }  // namespace
 }  // namespace hdt::bench
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   using namespace hdt::bench;
   const auto parsed = parse_options(argc, argv);
   if (const auto* information = std::get_if<Information>(&parsed)) {
@@ -151,4 +154,10 @@ int main(int argc, char** argv) {
                                                : run_local_ranks(options, rank_main);
   }
   return run_rank(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hdt::run_main("hdt-commbench", 1, [&] { return run(argc, argv); });
 }

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/whole_number.h"
 #include "bench/commbench/child_process.h"
 #include "bench/commbench/node_daemons.h"
 #include "bench/commbench/rank_environment.h"
@@ -156,7 +157,12 @@ int run_mpi_ranks(const Options& options, char** argv, const std::function<int()
     std::fprintf(stderr, "hdt-commbench: %s: %s\n", kJob, parsed.status().message().c_str());
     return 2;
   }
-  set_rank_environment(options, parsed.value(), std::atoi(rank));
+  const auto number = whole_number<int>(rank);
+  if (!number) {
+    std::fprintf(stderr, "hdt-commbench: OMPI_COMM_WORLD_RANK: '%s' given; expected a rank\n", rank);
+    return 2;
+  }
+  set_rank_environment(options, parsed.value(), *number);
   return rank_main();
 }
 

@@ -7,8 +7,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 
+#include "base/whole_number.h"
 #include "bench/commbench/sizes.h"
 
 namespace hdt::bench {
@@ -85,13 +85,12 @@ Result<std::vector<T>> parse_names(const char* flag, const std::vector<std::stri
 
 // A whole number from `min` to `max`.
 Result<int64_t> parse_whole(const char* flag, const std::string& text, int64_t min, int64_t max) {
-  int64_t value = 0;
-  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size() || value < min || value > max) {
+  const auto value = whole_number<int64_t>(text);
+  if (!value || *value < min || *value > max) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: '{}' given; expected a whole number from {} to {}", flag, text, min, max));
   }
-  return value;
+  return *value;
 }
 
 // The flags as they were written, with their defaults. Empty: not given.
@@ -158,7 +157,7 @@ void declare(CLI::App& app, Raw& raw) {
   do {                                             \
     auto result_ = (expression);                   \
     if (!result_.is_ok()) return result_.status(); \
-    target = std::move(result_.value());           \
+    (target) = std::move(result_.value());         \
   } while (0)
 
 Status with_flag(const char* flag, const Status& status) {

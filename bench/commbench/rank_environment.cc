@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -53,15 +54,15 @@ Result<int> find_free_port() {
 
 std::string Job::to_text() const { return fmt::format("{} {} {}", port, launcher, sockets); }
 
-// %n gives the place where the folder begins, which may be empty and may contain blanks.
+// The folder of the sockets may be empty, and may contain blanks.
 Result<Job> Job::parse(const std::string& text) {
   Job job;
-  int folder = 0;
-  if (std::sscanf(text.c_str(), "%d %d %n", &job.port, &job.launcher, &folder) != 2 || folder == 0) {
+  std::istringstream in(text);
+  if (!(in >> job.port >> job.launcher) || in.get() != ' ') {
     return Status(Code::kInvalidArgument,
                   "'" + text + "' given; expected nothing: it is set by hdt-commbench");
   }
-  job.sockets = text.substr(std::min(static_cast<size_t>(folder), text.size()));
+  job.sockets = text.substr(static_cast<size_t>(in.tellg()));
   return job;
 }
 

@@ -170,7 +170,7 @@ void Diagnosis::all_facts(bool all_operations, const Viewer& viewer, int64_t bud
     for (const auto& [address, name] : others) addresses.push_back(address);
     const auto facts = std::make_shared<NodeFacts>(std::move(own));
     // 3. With all answers: a node that did not answer, or whose facts make no sense, is a fact as well.
-    const auto collect = [others, then, facts](std::vector<Answer> answers) {
+    const auto collect = [others, then, facts](const std::vector<Answer>& answers) {
       std::vector<NodeFacts> all = {std::move(*facts)};
       all[0].now_ns = now_ns();
       for (const Answer& answer : answers) {

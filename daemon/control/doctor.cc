@@ -118,6 +118,7 @@ std::vector<PathTrial> Doctor::paths_to(const std::vector<RailEnd>& ends) const 
 
 // An error of the backend, or too many trials at once, is a result of the paths as well.
 template <typename Then>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): clang-tidy does not see in a template that it is moved
 void Doctor::try_paths(std::vector<PathTrial> paths, Then then) {
   // The trials run on threads of their own, which hand the results to the control thread.
   trials_.start(
@@ -185,6 +186,7 @@ void Doctor::answer(uint64_t session, const std::string& about) {
 void Doctor::ask_paths(uint64_t session, nlohmann::json answer, const std::vector<std::string>& there,
                        std::vector<PathTrial> paths, std::vector<size_t> counts) {
   // Held by the two halves; it goes with the last of them.
+  // NOLINTNEXTLINE(bugprone-exception-escape): nothing in JSON's destructor throws
   struct Both {
     nlohmann::json answer;
     // how many of the two are not done

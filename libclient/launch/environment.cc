@@ -4,11 +4,12 @@
 #include "libclient/launch/environment.h"
 
 #include <fmt/format.h>
-#include <cstdlib>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+#include <cstdlib>
+
+#include "base/whole_number.h"
 
 namespace hdt::client {
 namespace {
@@ -20,14 +21,6 @@ constexpr int64_t kMaxPort = 65'535;
 // The failure of everything here: it names the variable, and what was expected.
 Status fail(const std::string& variable, const std::string& what) {
   return {Code::kConfig, fmt::format("environment {}: {}", variable, what)};
-}
-
-// Nothing: the text is not a decimal integer as a whole.
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // One run over the variables. It exists for the state between the two halves: which variables said who
@@ -57,7 +50,7 @@ class Detector {
     const std::optional<std::string> value = text(name);
     const std::string expected = fmt::format("expected an integer {}..{}, ", lowest, highest);
     if (!value) return fail(name, expected + "but it is not set");
-    const std::optional<int64_t> number = parse_integer(*value);
+    const std::optional<int64_t> number = whole_number<int64_t>(*value);
     if (!number || *number < lowest || *number > highest) {
       return fail(name, fmt::format("{}found \"{}\"", expected, value->substr(0, 64)));
     }
@@ -259,7 +252,7 @@ Result<Rendezvous> parse_address(const std::string& name, const std::string& tex
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return wrong();
   std::string host = text.substr(0, colon);
-  const std::optional<int64_t> port = parse_integer(std::string_view(text).substr(colon + 1));
+  const std::optional<int64_t> port = whole_number<int64_t>(std::string_view(text).substr(colon + 1));
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   const bool brackets_wrong =

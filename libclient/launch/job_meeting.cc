@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/hmac.h"
+#include "base/whole_number.h"
 
 namespace hdt::client {
 
@@ -55,7 +56,7 @@ int64_t process_age_ms() {
   const int64_t now_ms = now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
   // sysconf() gives the ticks per second. Both times count from boot and include the time in which the
   // machine was suspended.
-  const int64_t started_ms = std::atoll(field.c_str()) * 1'000 / ::sysconf(_SC_CLK_TCK);
+  const int64_t started_ms = whole_number<int64_t>(field).value_or(0) * 1'000 / ::sysconf(_SC_CLK_TCK);
   return std::max<int64_t>(now_ms - started_ms, 0);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/run_main.h"
 #include "tools/common/flag_checks.h"
 #include "tools/hdt-data/commands.h"
 
@@ -30,9 +31,7 @@ int fail(int exit_code, std::string message) {
   return exit_code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app(
       "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, with one token a byte (256 ends a "
       "document), and shows what is in one.");
@@ -83,4 +82,10 @@ int main(int argc, char** argv) {
   // A full disk shows at the latest when the buffer is written.
   if (std::fflush(stdout) != 0) return fail(kExitRefused, "cannot write to stdout");
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hdt::run_main("hdt-data", kExitRefused, [&] { return run(argc, argv); });
 }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/run_main.h"
 #include "tools/common/flag_checks.h"
 #include "tools/hdt-plan/commands.h"
 
@@ -27,7 +28,8 @@ constexpr const char* kExamples =
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
     "  hdt-plan validate published/\n"
     "\n"
-    "docs/predictor.md describes the files. Exit status: 0 done, 2 wrong usage or an input that was refused.";
+    "docs/predictor.md describes the files. Exit status: 0 done, 1 no memory, 2 wrong usage or an "
+    "input that was refused.";
 
 constexpr const char* kProfileExamples =
     "Examples:\n"
@@ -87,9 +89,7 @@ void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::stri
   command->add_option("-m,--model", paths.model, "the model")->type_name("FILE")->required();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) {
   CLI::App app(
       "Predicts what a training step of a plan takes on a mixed cluster, searches the fastest plan, "
       "and shows "
@@ -253,4 +253,10 @@ int main(int argc, char** argv) {
   // A plan that was not written completely must not look like success.
   if (std::fflush(stdout) != 0) return fail("cannot write to stdout");
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hdt::run_main("hdt-plan", 1, [&] { return parse_and_run(argc, argv); });
 }

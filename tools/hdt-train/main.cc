@@ -9,6 +9,7 @@
 #include <exception>
 #include <string>
 
+#include "base/run_main.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
@@ -67,12 +68,10 @@ int run(TrainFlags& flags, Communicator& world) {
 }  // namespace hdt::tools
 
 int main(int argc, char** argv) {
-  try {
+  return hdt::run_main("hdt-train", hdt::tools::kExitFailed, [&] {
     hdt::tools::ParsedFlags parsed = hdt::tools::parse_flags(argc, argv);
     if (parsed.exit_status) return *parsed.exit_status;
     hdt::Communicator world;
     return hdt::tools::run(parsed.flags, world);
-  } catch (const std::exception& error) {
-    return hdt::tools::fail(1, error.what());
-  }
+  });
 }

@@ -29,6 +29,7 @@
 #include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/run_main.h"
 #include "base/service_manager.h"
 #include "base/start_thread.h"
 #include "base/unique_fd.h"
@@ -177,9 +178,7 @@ class SignalWait {
   hdt::Deadline beat_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   // Every configuration key is a flag. take_config_flags() takes these out; CLI11 parses the others.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   auto flags = hdt::take_config_flags(arguments);
@@ -298,4 +297,10 @@ int main(int argc, char** argv) {
   HDT_LOG_INFO("{}: ending", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   daemon.stop(drain_ms, std::string("hdtcommd was stopped by ") + (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hdt::run_main("hdtcommd", 1, [&] { return run(argc, argv); });
 }

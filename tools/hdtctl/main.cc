@@ -19,6 +19,7 @@
 #include "base/config.h"
 #include "base/foreign_json.h"
 #include "base/log.h"
+#include "base/run_main.h"
 #include "base/seqpacket.h"
 #include "libclient/daemon_client/daemon_finder.h"
 #include "libclient/daemon_client/session.h"
@@ -361,10 +362,5 @@ int run(int argc, char** argv) {
 
 // Exceptions of a daemon's answer end where it is read. Those that come here are for want of memory.
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "hdtctl: %s\n", error.what());
-    return kFailed;
-  }
+  return hdt::run_main("hdtctl", kFailed, [&] { return run(argc, argv); });
 }

@@ -13,6 +13,7 @@ void widen(const std::byte* from, std::span<int64_t> out) {
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): Megatron's int8 is a number with a sign
     out[i] = static_cast<int64_t>(value);
   }
 }

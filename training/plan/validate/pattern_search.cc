@@ -51,6 +51,7 @@ std::vector<double> pattern_search(const std::vector<SearchedParameter>& paramet
   };
   // Every round improves the cost or halves the steps, so the search ends.
   while (coarse()) {
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): improve() changes `best`
     const std::vector<double> before = best;
     bool improved = false;
     for (size_t i = 0; i < parameters.size(); ++i) improved = improve(i) || improved;
