@@ -37,7 +37,7 @@ class TcpConnection;
 // connections; used on the device's thread only.
 struct DeviceState {
   DeviceState(std::shared_ptr<Domain> shared, Options with, DeviceInfo info)
-      : options(with), nic(std::move(info)), domain(std::move(shared)) {}
+      : options(std::move(with)), nic(std::move(info)), domain(std::move(shared)) {}
   // The NIC that sockets are bound to. Empty: the routing table decides.
   std::string bound_device() const { return options.bind_device ? nic.name : ""; }
 
