@@ -14,6 +14,9 @@
 #include <vector>
 
 #include "process_group.h"
+#if HDT_TORCH_HAS_WORK_REGISTRY
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#endif
 
 namespace hdt_torch {
 
@@ -167,12 +170,14 @@ using FutureRef = c10::intrusive_ptr<c10::ivalue::Future>;
 class WorkHDT : public c10d::Work {
  public:
   WorkHDT(std::shared_ptr<Group> group, std::shared_ptr<Operation> operation, c10d::OpType type,
-          const char* title, const Tensors& inputs, Tensors results, std::shared_ptr<const int> source)
+          const char* title, const Tensors& inputs, Tensors results, std::shared_ptr<const int> source,
+          uint64_t number)
       : Work(group->rank(), type, title, inputs),
         group_(std::move(group)),
         operation_(std::move(operation)),
         results_(std::move(results)),
-        source_(std::move(source)) {
+        source_(std::move(source)),
+        number_(number) {
     if (recordFunctionEndCallback_) operation_->when_done(std::move(recordFunctionEndCallback_));
   }
   ~WorkHDT() override {
@@ -190,12 +195,17 @@ class WorkHDT : public c10d::Work {
   Tensors result() override { return results_; }
   void synchronize() override {}
   void abort() override { group_->abort(); }
+  // Not all Works have it (1.13 does not): it overrides what is there.
+  uint64_t getSequencenumber() const { return number_; }
 
   // A timeout that is over leaves the operation as it is: it can be waited for again.
   bool wait(Milliseconds timeout = kNoTimeout) override {
     const auto limit = timeout == kNoTimeout ? std::nullopt : std::optional(timeout);
     require(operation_->wait(limit), operation_->name(), ": timeout: not complete after ", timeout.count(),
             " ms; the operation goes on");
+#if HDT_TORCH_HAS_WORK_REGISTRY
+    c10d::unregister_work(WorkRef::unsafe_reclaim_from_nonowning(this));
+#endif
     if (operation_->failure()) std::rethrow_exception(operation_->failure());
     return true;
   }
@@ -257,6 +267,8 @@ class WorkHDT : public c10d::Work {
   const Tensors results_;
   // A receive writes it before the operation is complete.
   const std::shared_ptr<const int> source_;
+  // Of the group's collective, from 1; of a message: how many collectives were before it.
+  const uint64_t number_;
   // Guards that the futures are made once; afterwards they are constant.
   std::mutex futures_mutex_;
   FutureRef future_;
@@ -279,9 +291,8 @@ class ProcessGroupHDT::Call {
         type_(type),
         title_(title),
         inputs_(inputs),
-        name_(title + sizeof("hdt:") - 1) {
-    if (!c10d::isP2POp(type)) ++owner.collectives_;
-  }
+        name_(title + sizeof("hdt:") - 1),
+        number_(c10d::isP2POp(type) ? owner.collectives_.load() : ++owner.collectives_) {}
   ~Call() {
     if (!operation_ || finished_) return;
     keep_buffers();
@@ -331,8 +342,8 @@ class ProcessGroupHDT::Call {
   }
   WorkRef work(Tensors results) {
     keep_buffers();
-    auto made =
-        c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results), source_);
+    auto made = c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results),
+                                             source_, number_);
     finished_ = true;
     owner_.note_in_batch(made);
     return made;
@@ -399,6 +410,7 @@ class ProcessGroupHDT::Call {
   const char* const title_;
   const Tensors& inputs_;
   const char* const name_;
+  const uint64_t number_;
   // The tensors that hold libhdt's buffers; and pairs of which the second is copied to the first at the end.
   Tensors kept_;
   Pairs copies_;

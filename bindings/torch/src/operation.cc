@@ -14,7 +14,7 @@ void check(hdtResult_t result, const char* what) {
   if (result == HDT_SUCCESS) return;
   const std::string text = hdtGetLastError();
   throw_backend_error(std::string("hdt: ") + what + ": " +
-                      (result == HDT_ERR_TIMEOUT ? "the timeout is over: " : "") +
+                      (result == HDT_ERR_TIMEOUT ? "timed out (the timeout is over): " : "") +
                       (text.empty() ? hdtGetErrorString(result) : text));
 }
 

@@ -58,6 +58,9 @@
 // A Work tells how it went as a number, too (seen in 2.6).
 #define HDT_TORCH_HAS_WORK_RESULT HDT_TORCH_AT_LEAST(2, 6)
 
+// torch keeps Works by their tensors for wait_tensor(). It or Work::wait() takes them out (seen in 2.6).
+#define HDT_TORCH_HAS_WORK_REGISTRY HDT_TORCH_AT_LEAST(2, 6)
+
 namespace hdt_torch {
 
 #if HDT_TORCH_HAS_BACKEND

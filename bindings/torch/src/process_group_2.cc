@@ -385,7 +385,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::shrink(const std::vector<int6
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHDT::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                          const std::vector<int>& ranks,
                                                          const c10::intrusive_ptr<Options>& options) {
-  const GroupOptions of_this = options();
+  const GroupOptions of_this = this->options();
   GroupOptions of_new = of_this;
   of_new.store = store;
   of_new.size = static_cast<int>(ranks.size());

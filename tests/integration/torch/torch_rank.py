@@ -158,6 +158,7 @@ def messages(rank, size):
             equal(tensor, tensor[0].item())
     else:
         dist.send(filled(float(rank), 1000), 0)
+    dist.barrier()  # else a rank that is quick sends another one, which is taken for that of a slow rank
     last = dist.new_group([0, size - 1])
     if rank == 0:
         assert dist.recv(filled(0.), group=last) == size - 1
@@ -246,6 +247,16 @@ def newer(rank, size):
     tensor = filled(1.)
     half.allreduce([tensor]).wait()
     equal(tensor, size // 2)
+    # A Work has its collective's number, and leaves torch's registry when it was waited for.
+    # pylint: disable=protected-access
+    counted, of_torch = dist.new_group(), torch._C._distributed_c10d
+    of_torch._set_allow_inflight_collective_as_graph_input(True)
+    for number in (1, 2):
+        work = dist.all_reduce(filled(1.), group=counted, async_op=True)
+        assert work._get_sequence_number() == number and of_torch._get_work_registry_size() == 1
+        work.wait()
+        assert of_torch._get_work_registry_size() == 0
+    of_torch._set_allow_inflight_collective_as_graph_input(False)
 
 
 def training(rank, size):
@@ -325,7 +336,7 @@ def works(rank, size):
     objects = [None] * size
     dist.all_gather_object(objects, rank)
     assert objects == list(range(size)), objects
-    first = dist.new_group([0, size - 1])
+    first = dist.new_group(sorted({0, size - 1}))
     if rank in (0, size - 1):
         tensor = filled(1.)
         dist.all_reduce(tensor, group=first)
