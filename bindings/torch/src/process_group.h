@@ -182,15 +182,15 @@ class ProcessGroupHDT : public BackendBase {
 #endif
 #if HDT_TORCH_HAS_RECONFIGURE
   bool supportsReconfigure() const override { return true; }
-  // This rank, and where ranks can meet it: in the daemon that it has at the time of the call. Blocks for as
+  // This rank, and where ranks can meet it: the daemon that it has at the time of the call. Blocks for as
   // long as the daemon takes to answer.
   c10d::ReconfigureHandle get_reconfigure_handle() const override;
   // Makes this group one of the ranks of the handles. All of them call it with the same handles and the same
   // uuid, which this rank has not used before; they meet at the daemon of the first handle. The order of a
-  // list is that of the ranks; ranks of a set get theirs by it. Blocks until all have come, so the Work is
-  // complete. If it throws, the group is the one that it was; so it is on the other ranks if they have come.
-  // Otherwise the old group is left: operations of this rank that are under way in it are aborted. No other
-  // call of this object may be under way.
+  // list is that of the ranks; those of a set get an order that all agree on. Blocks until all have come, so
+  // the Work is complete. If it throws, the group is the one that it was. Otherwise the old group is left:
+  // operations of this rank that are under way in it are aborted. No other call of this object may be under
+  // way.
   WorkRef reconfigure(const c10d::ReconfigureOptions& options) override;
 #endif
 
