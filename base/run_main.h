@@ -1,4 +1,4 @@
-// run_main.h: what every main() of HDT's programs is around. Main thread.
+// run_main.h: the frame of a program's main(): no exception leaves it. Main thread.
 #pragma once
 
 #include <algorithm>

@@ -46,7 +46,7 @@ std::string text_of(const std::array<std::byte, kSeedBytes>& seed) {
 }
 }  // namespace
 
-// Who is given a derived id learns neither the base nor the other ids: the hash cannot be undone.
+// A derived id reveals neither the base nor the other ids: the hash cannot be undone.
 Result<hdtUniqueId_t> derive_id(const hdtUniqueId_t& base, uint64_t number) {
   auto contents = unpack_id(base);
   if (!contents.is_ok()) return contents.status();

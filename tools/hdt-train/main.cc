@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <string>
 
 #include "base/run_main.h"

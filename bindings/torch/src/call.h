@@ -267,7 +267,7 @@ class WorkHDT : public c10d::Work {
   const Tensors results_;
   // A receive writes it before the operation is complete.
   const std::shared_ptr<const int> source_;
-  // Of the group's collective, from 1; of a message: how many collectives were before it.
+  // The number of the collective in its group, from 1; for a message the number of collectives before it.
   const uint64_t number_;
   // Guards that the futures are made once; afterwards they are constant.
   std::mutex futures_mutex_;

@@ -1,4 +1,4 @@
-// handle.h: what a rank tells the others about itself for torch's reconfigure(), as a text. Free of torch.
+// handle.h: what a rank sends the others about itself for torch's reconfigure(), as a text. Free of torch.
 // Any thread.
 #pragma once
 
@@ -9,9 +9,9 @@
 namespace hdt_torch {
 
 struct Handle {
-  // Of new_token(): by it a rank finds itself among the handles, also if it has given out several.
+  // A rank finds itself among the handles by this, also if it has given out several; made by new_token().
   std::string token;
-  // Of hdtGetUniqueId() on that rank: groups of which it is rank 0 meet by ids derived from this one.
+  // Groups of which it is rank 0 meet by ids derived from this one; made by hdtGetUniqueId() on that rank.
   hdtUniqueId_t id{};
 };
 

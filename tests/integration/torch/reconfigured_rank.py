@@ -73,7 +73,7 @@ def changes(store):
     order = [torch.zeros(1) for _ in ALL]
     dist.all_gather(order, filled(float(ME), 1))
     is_group_of([int(member) for member in order])
-    # What is refused leaves the group as it is.
+    # A call that is refused leaves the group as it is.
     wrong = [(5, list(handles.values()), {}, "5 was already used"),
              (6, ["no handle"], {}, "'no handle' given as a handle"),
              (7, [handles[ME] + "0"], {}, "given as a handle"),
@@ -143,7 +143,7 @@ def under_way(store):
     become(2, ordered)
     assert backend.get_error() == errors.SUCCESS and not called
     is_group_of(everyone)
-    # Nobody sends this message.
+    # No rank sends this message.
     work = dist.irecv(torch.zeros(1), (ME + 1) % len(everyone))
     become(3, ordered)
     refused("aborted the group", work.wait)
