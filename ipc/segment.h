@@ -130,7 +130,7 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> pid{0};
   // 1 after hdtCommDestroy: the rank has departed and makes no further calls. Written by the rank, or by
   // the daemon if the rank had reported a failure to it before (Communicator::leave()).
-  std::atomic<uint32_t> left{0};
+  std::atomic<uint32_t> departed{0};
   // How long this rank and its daemon take to hear of each other
   // (libclient/daemon_client/daemon_echo.h). The rank counts `echo_asked` up, and the engine sets
   // `echo_given` to it.

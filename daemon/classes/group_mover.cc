@@ -19,7 +19,7 @@ void GroupMover::propose(uint64_t change, const std::string& settings, const End
     const auto ends = ends_of(group->context().group_class);
     if (!ends) continue;
     // A suspended node could not answer.
-    if (group->anyone_away()) {
+    if (group->anyone_suspended()) {
       return events_.on_proposed(
           change, {Code::kInvalidUsage,
                    group->context().name() + " waits for a daemon that is being started again; try again"});
@@ -62,7 +62,7 @@ void GroupMover::prepare(uint64_t id, uint64_t change, const Result<std::vector<
   // The change may have been given up meanwhile.
   if (group == nullptr || found == moves_.end() || found->second.change != change) return;
   if (!ends.is_ok()) return answer(*group, ends.status());
-  if (group->anyone_away()) {
+  if (group->anyone_suspended()) {
     return answer(*group, {Code::kInvalidUsage, "a daemon is being started again; try again"});
   }
   GroupMove& move = found->second;
@@ -218,14 +218,14 @@ void GroupMover::remember_over(uint64_t change) {
   if (over_.size() > kRemembered) over_.pop_front();
 }
 
-// The new links of the change are superseded, so that they end if nobody uses them.
+// The new links of the change are draining, so that they end if nobody uses them.
 void GroupMover::forget(uint64_t group) {
   const auto found = moves_.find(group);
   if (found == moves_.end()) return;
   remember_over(found->second.change);
   for (const auto& [node, way] : found->second.ways) {
     PeerLink* const peer = way.link ? links_.find(*way.link) : nullptr;
-    if (peer != nullptr) peer->superseded = true;
+    if (peer != nullptr) peer->draining = true;
   }
   moves_.erase(found);
 }
@@ -254,15 +254,15 @@ void GroupMover::move_group(EngineGroup& group) {
     // The end that does not dial waits for the hello on the new link.
     if (!choice.dials || choice.link == way.link) continue;
     PeerLink* const peer = way.link ? links_.find(*way.link) : nullptr;
-    if (peer == nullptr) continue;  // it was lost again: the group stays where it is
+    if (peer == nullptr) continue;  // it went down again: the group stays where it is
     const auto key = keys_.key(group, peer->backend, peer->id.node);
     if (!key.is_ok()) {
       HDT_LOG_WARN("{} stays on its link to node {}: {} {}", group.context().name(), choice.peer.name,
                    key.status().message(), LogTag{.node = settings_.node_name});
       continue;
     }
-    // From here on the old link takes no other group. It ends when this group has left it, too.
-    supersede(choice, *peer);
+    // From here on the old link takes no other group. It ends when this group has moved away from it, too.
+    replace_link(choice, *peer);
     choice.current = way.current;
     group.offer(node, peer->link, key.value(), peer->backend);
   }
@@ -277,9 +277,9 @@ void GroupMover::set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) 
 }
 
 // The choice takes the link `by`. The link that it had takes no group any more.
-void GroupMover::supersede(LinkChoice& choice, const PeerLink& by) {
+void GroupMover::replace_link(LinkChoice& choice, const PeerLink& by) {
   PeerLink* const old = choice.link ? links_.find(*choice.link) : nullptr;
-  if (old != nullptr && old->id != by.id) old->superseded = true;
+  if (old != nullptr && old->id != by.id) old->draining = true;
   choice.link = by.id;
   choice.chosen = devices_.backend_name(by.backend);
 }
@@ -291,7 +291,7 @@ void GroupMover::follow(EngineGroup& group, uint32_t node, PeerLink& peer,
   const auto key = keys_.key(group, peer.backend, peer.id.node);
   if (!key.is_ok()) return group.fail(key.status().code(), -1, key.status().message());
   LinkChoice& choice = chooser_.choice(group, node);
-  supersede(choice, peer);
+  replace_link(choice, peer);
   if (const auto move = moves_.find(group.id()); move != moves_.end()) {
     const auto way = move->second.ways.find(node);
     if (way != move->second.ways.end() && !way->second.candidates.empty()) {
@@ -336,7 +336,7 @@ void GroupMover::on_message(EngineGroup& group, uint32_t node, const EngineMessa
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     const auto found = moves_.find(group.id());
     const bool under_way = found != moves_.end() && found->second.change == commit->change;
-    // Any node may give a change up, since one that was lost cannot say so itself. Only the one that has
+    // Any node may give a change up, since one that has failed cannot say so itself. Only the one that has
     // asked can have it done.
     if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
     events_.on_commit(commit->change, commit->commit != 0);
@@ -353,7 +353,7 @@ void GroupMover::on_message(EngineGroup& group, uint32_t node, const EngineMessa
   }
 }
 
-// Gives up a class change that was under way with a node that is gone, and sends that to all other
+// Gives up a class change that was under way with a node that is suspended, and sends that to all other
 // nodes. They need not miss that node themselves: they may have met its successor before the change
 // began, and may have heard of the change from this node alone.
 void GroupMover::stop(EngineGroup& group, uint32_t node) {
@@ -373,11 +373,11 @@ void GroupMover::stop(EngineGroup& group, uint32_t node) {
 }
 
 // Ends links that groups have moved away from, or that were made for nothing. Both ends must have sent
-// LinkUnused before: until then one of them may still need the link.
-void GroupMover::retire_links() {
+// LinkDrained before: until then one of them may still need the link.
+void GroupMover::close_drained_links() {
   std::vector<PeerLink*> ended;
   for (const auto& [id, peer] : links_.all()) {
-    if (!peer->superseded && !peer->unused_there) continue;
+    if (!peer->draining && !peer->drained_there) continue;
     // 1. Is it used? By a group, by a choice that waits for it, or by a change.
     bool used = false;
     for (const auto& group : groups_.all()) {
@@ -407,8 +407,8 @@ void GroupMover::retire_links() {
       continue;
     }
     // 4. Both ends say that they need it no more; the one that dialled closes it.
-    if (!std::exchange(peer->unused_here, true)) (void)peer->link.send(encode(LinkUnused{0}));
-    if (peer->unused_there && !peer->paths.empty()) ended.push_back(peer.get());
+    if (!std::exchange(peer->drained_here, true)) (void)peer->link.send(encode(LinkDrained{0}));
+    if (peer->drained_there && !peer->paths.empty()) ended.push_back(peer.get());
   }
   // Closing may end links, which changes the table: hence the list.
   for (PeerLink* peer : ended) {

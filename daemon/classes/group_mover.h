@@ -13,7 +13,7 @@
 //    the reason.
 // 5. check_proposed(), finish(): with all answers Control decides, and ClassCommit goes to all. move_group()
 //    then offers the new links.
-// 6. retire_links() ends the links that no group uses any more.
+// 6. close_drained_links() ends the links that no group uses any more.
 //
 // GroupMove is the state of one group's change; it ends with the commit or with forget(). Messages of
 // different nodes come in any order: ends may come before the question.
@@ -76,14 +76,14 @@ class GroupMover {
   void follow(EngineGroup& group, uint32_t node, PeerLink& peer, const transport::RegionKey& their_region);
   // Answers yes when every link that this node dials for the change is up.
   void check(EngineGroup& group);
-  // Gives up a change that was under way with a node that is gone, and informs all other nodes.
+  // Gives up a change that was under way with a node that is suspended, and informs all other nodes.
   void stop(EngineGroup& group, uint32_t node);
   // The group has ended.
   void end(uint64_t group) { forget(group); }
   // Reports to Control when all nodes can do what this one proposes. A group that has ended does not count.
   void check_proposed();
   // Ends links that no group uses any more.
-  void retire_links();
+  void close_drained_links();
 
  private:
   // Finds the candidates for the new link to the node, when both ends are known.
@@ -106,7 +106,7 @@ class GroupMover {
   // Where the peer can be reached from now on, for later dials.
   void set_ends(LinkChoice& choice, const std::vector<RailEnd>& ends) const;
   // The choice takes the link `by`; the one before ends when nobody uses it.
-  void supersede(LinkChoice& choice, const PeerLink& by);
+  void replace_link(LinkChoice& choice, const PeerLink& by);
 
   const LinkSettings& settings_;
   GroupTable& groups_;

@@ -223,8 +223,8 @@ void ClassChanges::on_time() {
     if (reload_) reload();
   }
   if (!change_ || !change_->until.expired()) return;
-  // This node asked: not all have answered in time. Otherwise the node that asked is gone; forgetting the
-  // change frees this node for others.
+  // This node asked: not all have answered in time. Otherwise the node that asked is suspended, or has
+  // failed; forgetting the change frees this node for others.
   if (change_->done)
     return end({Code::kTimeout, "not all nodes of its groups answered in time; nothing was changed"});
   change_.reset();

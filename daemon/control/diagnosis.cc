@@ -49,7 +49,7 @@ nlohmann::json to_json(const Verdict& verdict) {
 // Operations are ordered from old to new. saturating_sub(): the times are another node's, and foreign.
 nlohmann::json row_of(const NodeFacts& node, const RankFacts& rank) {
   nlohmann::json row = {{"rank", rank.rank},       {"node", node.name},   {"pid", rank.pid},
-                        {"process", rank.process}, {"calls", rank.calls}, {"left", rank.left},
+                        {"process", rank.process}, {"calls", rank.calls}, {"departed", rank.departed},
                         {"end", rank.end},         {"in", nullptr},       {"last", nullptr}};
   const auto name = [](const Operation& o) {
     return (o.is_message() ? "message " : "call ") + std::to_string(o.sequence) + " (" + o.text + ")";

@@ -44,8 +44,8 @@ void Joins::refuse(uint64_t session, uint32_t request, const Status& why) {
 }
 
 // Their claims are given back with the entries. GroupMaker hears of the session's end by itself
-// (Requests::on_gone()).
-void Joins::on_gone(uint64_t session) {
+// (Requests::on_session_ended()).
+void Joins::on_session_ended(uint64_t session) {
   std::erase_if(joining_, [session](const auto& entry) { return entry.first.first == session; });
 }
 
@@ -167,7 +167,7 @@ bool Joins::joined(const LocalJoin& join, const MadeGroup& made) {
   (void)contained(
       "a seat in a group", [&] { take_seat(join, made); },
       [&](const std::string& why) {
-        reported = lost(made, join.local);
+        reported = rank_failed(made, join.local);
         const auto refuse = [&] {
           daemon_.sessions->refuse(join.session, Code::kInternal,
                                    "the daemon could not give a rank its seat: " + why);
@@ -179,10 +179,10 @@ bool Joins::joined(const LocalJoin& join, const MadeGroup& made) {
 }
 
 // The seat goes to session 0, which does not exist. The engine then treats the rank as failed, so that
-// nobody waits for it. The group keeps the first failure; a rank that is lost after it departs all the same.
-bool Joins::lost(const MadeGroup& made, uint32_t local) {
+// nobody waits for it. The group keeps the first failure; a rank that fails after it departs all the same.
+bool Joins::rank_failed(const MadeGroup& made, uint32_t local) {
   const auto lose = [id = made.id, local](Engine& engine) { engine.sessions().attach(0, 0, id, local); };
-  return contained("a seat that is lost", [&] { daemon_.engines.post(made.engine, lose); });
+  return contained("a seat that nobody takes", [&] { daemon_.engines.post(made.engine, lose); });
 }
 
 // The group is made by now. So whatever fails from here on is the rank's failure, and is reported as such.

@@ -23,7 +23,7 @@ class Joins : public GroupMakerUser {
   // A process wants to join a group.
   void on_join(uint64_t session, const ipc::JoinRequest& request);
   // The session has ended: its joins need no answer.
-  void on_gone(uint64_t session);
+  void on_session_ended(uint64_t session);
   // A Join of another daemon, for which this one is the coordinator.
   void on_join_message(ChannelId channel, const Join& join);
   // Whether the session is of the process that this daemon is embedded in.
@@ -44,7 +44,7 @@ class Joins : public GroupMakerUser {
   void fail(uint32_t engine, uint64_t group, const Outcome& outcome) override;
   bool joined(const LocalJoin& join, const MadeGroup& made) override;
   void refused(const LocalJoin& join, const Status& why) override;
-  bool lost(const MadeGroup& made, uint32_t local) override;
+  bool rank_failed(const MadeGroup& made, uint32_t local) override;
   std::vector<std::vector<RailEnd>> rails_for(const std::string& group_class) override;
 
  private:

@@ -53,7 +53,7 @@ Status Requests::on_adopt(uint64_t session, const ipc::AdoptRequest& request, Un
 }
 
 // The handle names a seat of this session, so a process can leave or fail groups that it is in and no
-// others. A notice about a seat that is gone is no error: the group may have ended while the message was on
+// others. A notice about a seat that has ended is no error: the group may have ended while the message was on
 // its way.
 void Requests::on_notice(uint64_t session, ipc::Kind kind, const ipc::GroupNotice& notice) {
   ClientSession* client = daemon_.sessions->find(session);
@@ -147,10 +147,10 @@ void Requests::on_open(uint64_t session, const ipc::MemoryRequest& request) {
 
 // First the requests that wait, with their claims, then the groups that are being made. Engines come last:
 // they find the seats of the session and mark its ranks as failed.
-void Requests::on_gone(uint64_t session, const std::string& how) {
-  daemon_.joins->on_gone(session);
-  daemon_.maker->on_session_gone(session, how);
-  daemon_.engines.post_all([session, how](Engine& engine) { engine.sessions().lost(session, how); });
+void Requests::on_session_ended(uint64_t session, const std::string& how) {
+  daemon_.joins->on_session_ended(session);
+  daemon_.maker->on_session_ended(session, how);
+  daemon_.engines.post_all([session, how](Engine& engine) { engine.sessions().process_ended(session, how); });
 }
 
 }  // namespace hdt::daemon

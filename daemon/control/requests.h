@@ -27,7 +27,7 @@ class Requests : public SessionHandler {
   void on_unshared(uint64_t number) override;
   Status on_adopt(uint64_t session, const ipc::AdoptRequest& request, UniqueFd segment) override;
   void on_open(uint64_t session, const ipc::MemoryRequest& request) override;
-  void on_gone(uint64_t session, const std::string& how) override;
+  void on_session_ended(uint64_t session, const std::string& how) override;
 
  private:
   // on_share(), when the engine has done its part: it knows the memory, or has failed to note it.

@@ -100,7 +100,7 @@ bool Succession::try_to_leave(const Deadline& drain, bool& others) {
   if (!others) return true;
   if (!can_leave() && !drain.expired()) return false;
   // From here on a process that joins is referred to the successor. A process that ends closes its session
-  // before it looks whether anybody listens here. So either this process sees that the other one has gone,
+  // before it looks whether anybody listens here. So either this process sees that the other one has ended,
   // or the other one sees that nobody listens.
   daemon_.leaving = true;
   daemon_.sessions->stop_listening();
@@ -124,12 +124,13 @@ bool Succession::leave(int64_t quiet_ms, int64_t drain_ms) {
       return needed_by_others();
     });
   };
-  // 1. The host's ranks have left a group of several nodes, and other ranks of this node are still in it.
+  // 1. The host's ranks have departed from a group of several nodes, and other ranks of this node are still in it.
   //    Ranks of one job leave at about the same time; if they do, nobody has to take anything over. So
   //    they get `quiet_ms` for that.
   const Deadline quiet = Deadline::after_ms(quiet_ms);
-  while (needed() && !daemon_.engines.ask([](Engine& engine) { return !engine.host_left_before_others(); }) &&
-         !quiet.expired()) {
+  while (needed() && !daemon_.engines.ask([](Engine& engine) {
+    return !engine.host_departed_before_others();
+  }) && !quiet.expired()) {
     ::usleep(kLookUs);
   }
   // 2. Data that the host's ranks have sent must arrive: nobody sends it again after them.

@@ -26,8 +26,8 @@ struct MemberView {
   uint64_t calls() const;
   // its process is stopped by a signal or a debugger
   bool stopped() const { return facts != nullptr && (facts->process == "T" || facts->process == "t"); }
-  // its process is gone, and it had not departed
-  bool dead() const { return facts != nullptr && !facts->left && facts->process.empty(); }
+  // its process has ended, and it had not departed
+  bool dead() const { return facts != nullptr && !facts->departed && facts->process.empty(); }
   // The oldest collective call under way; null: none.
   const ipc::Operation* current() const;
   // The operation that ended last; null: none is recorded.

@@ -47,13 +47,13 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
   };
   // The error of the first rail stands for all.
   if (up.empty()) {
-    return LinkTrouble{Cause::kDeadLink, from,
+    return LinkTrouble{Cause::kLinkDown, from,
                        fmt::format("no rail from node {} to node {} works: {}", from, to,
                                    rails.empty() ? "none was made" : error(*rails.front()))};
   }
   for (const RailFacts* rail : rails) {
     if (rail->state != "down") continue;
-    return LinkTrouble{Cause::kDeadRail, from,
+    return LinkTrouble{Cause::kRailDown, from,
                        fmt::format("{} from node {} to node {} is down ({}); {} other(s) carry its traffic",
                                    name(*rail), from, to, error(*rail), up.size())};
   }
@@ -73,8 +73,8 @@ std::optional<LinkTrouble> judge_link(const std::string& from, const std::string
 
 }  // namespace
 
-// The worst of all: the order of the causes is that of verdict.h, where a dead link stands before a dead
-// rail, and that before a slow one.
+// The worst of all: the order of the causes is that of verdict.h, where a link that is down stands before a
+// rail that is down, and that before a slow rail.
 std::optional<LinkTrouble> judge_links(const GroupView& group) {
   std::optional<LinkTrouble> worst;
   // The nodes that have reported the group, each once.
@@ -91,7 +91,7 @@ std::optional<LinkTrouble> judge_links(const GroupView& group) {
         for (const RailFacts& rail : node->rails) {
           if (rail.node == peer.node) by_backend[rail.backend].push_back(&rail);
         }
-        // No rail at all: a dead link.
+        // No rail at all: the link is down.
         if (by_backend.empty()) by_backend[""];
         for (const auto& [backend, rails] : by_backend) {
           auto trouble = judge_link(node->name, peer.node, rails);

@@ -11,8 +11,8 @@ namespace hdt::daemon {
 
 // A rail or link that explains why a group is slow or stands still.
 struct LinkTrouble {
-  // kDeadLink, kDeadRail or kSlowRail
-  Cause cause = Cause::kDeadRail;
+  // kLinkDown, kRailDown or kSlowRail
+  Cause cause = Cause::kRailDown;
   // the node that has reported it, at one end of the rail
   std::string node;
   // the rest of the verdict's sentence

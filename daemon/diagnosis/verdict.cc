@@ -26,8 +26,8 @@ const char* name_of(Cause cause) {
       return "unreachable daemon";
     case Cause::kDaemonEnded:
       return "daemon ended";
-    case Cause::kLeftEarly:
-      return "rank left early";
+    case Cause::kDepartedEarly:
+      return "rank departed early";
     case Cause::kAborted:
       return "aborted";
     case Cause::kMismatchedCall:
@@ -40,10 +40,10 @@ const char* name_of(Cause cause) {
       return "late rank";
     case Cause::kUnmatchedMessage:
       return "unmatched message";
-    case Cause::kDeadLink:
-      return "dead link";
-    case Cause::kDeadRail:
-      return "dead rail";
+    case Cause::kLinkDown:
+      return "link down";
+    case Cause::kRailDown:
+      return "rail down";
     case Cause::kSlowRail:
       return "slow rail";
     case Cause::kDeadline:
@@ -73,7 +73,7 @@ constexpr double kStuckSeconds = 1;
 const char* state_words(const std::string& process) {
   switch (process.empty() ? '\0' : process[0]) {
     case '\0':
-      return "gone";
+      return "ended";
     case '?':
       return "state not known";
     case 'R':
@@ -105,14 +105,14 @@ class Judge {
   // `wrong_order`: the circle, if this group is part of one; else empty.
   Verdict run(const std::vector<Wait>& wrong_order) {
     // The order is that of verdict.h's causes where both could be true: 1. the failure says why; 2. a
-    // process or a daemon is gone; 3. nothing is under way; 4. a circle, a mismatch; 5. a rank that is
+    // process or a daemon has ended; 3. nothing is under way; 4. a circle, a mismatch; 5. a rank that is
     // stopped or late; 6. a message without its counterpart; 7. all are in it: links.
     if (group_.facts->code != 0) return failed();
     // Nearly every sentence names the operation under way.
     find_current();
-    // A process that is gone is certain, whatever else the facts show.
+    // The end of a process is certain, whatever else the facts show.
     if (const auto rank = first([](const MemberView& m) { return m.dead(); })) {
-      return say(Cause::kDeadRank, {*rank}, fmt::format("{} is gone{}", who(*rank), waiting()));
+      return say(Cause::kDeadRank, {*rank}, fmt::format("{} has ended{}", who(*rank), waiting()));
     }
     // Without the facts of a node the rest would be guessed. A group that has ended here needs nobody's
     // answer.
@@ -120,7 +120,7 @@ class Judge {
     if (current_ == nullptr && !messages_) {
       return say(Cause::kNothingToDo, {},
                  fmt::format("no operation of {} is under way{}", verdict_.group,
-                             group_.facts->ended ? "; its ranks here have left" : ""));
+                             group_.facts->ended ? "; its ranks here have departed" : ""));
     }
     if (!wrong_order.empty()) return ordered_wrongly(wrong_order);
     if (auto mismatch = mismatched()) return *mismatch;
@@ -219,14 +219,14 @@ class Judge {
     std::vector<uint32_t> ranks;
     if (facts.failed_rank >= 0) ranks.push_back(static_cast<uint32_t>(facts.failed_rank));
     // The rank that the failure names, with what is known of it.
-    const auto lost = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
-    // departed in order, rather than lost
-    const bool left = lost != group_.members.end() && lost->second.facts != nullptr &&
-                      lost->second.facts->left && lost->second.facts->end.empty();
+    const auto named = ranks.empty() ? group_.members.end() : group_.members.find(ranks[0]);
+    // departed in order, rather than failed
+    const bool departed = named != group_.members.end() && named->second.facts != nullptr &&
+                          named->second.facts->departed && named->second.facts->end.empty();
     // The failure names a rank of a node whose daemon does not answer: that is the cause.
-    const bool silent = lost != group_.members.end() &&
+    const bool silent = named != group_.members.end() &&
                         std::any_of(group_.silent.begin(), group_.silent.end(),
-                                    [&](const NodeFacts* node) { return node->name == lost->second.node; });
+                                    [&](const NodeFacts* node) { return node->name == named->second.node; });
     if (silent) return say(Cause::kUnreachableDaemon, ranks, facts.failure);
     switch (static_cast<Code>(facts.code)) {
       case Code::kMismatch:
@@ -235,13 +235,13 @@ class Judge {
       // call that needs it. The failure's text tells them apart on nodes that do not know how the rank
       // ended.
       case Code::kRankLost:
-        return say(
-            left || facts.failure.find(" left ") != std::string::npos ? Cause::kLeftEarly : Cause::kDeadRank,
-            ranks, facts.failure);
+        return say(departed || facts.failure.find(" departed ") != std::string::npos ? Cause::kDepartedEarly
+                                                                                     : Cause::kDeadRank,
+                   ranks, facts.failure);
       case Code::kAborted:
         return say(Cause::kAborted, ranks, facts.failure);
       case Code::kLink:
-        return say(Cause::kDeadLink, ranks, facts.failure);
+        return say(Cause::kLinkDown, ranks, facts.failure);
       case Code::kDaemonLost:
         return say(Cause::kDaemonEnded, ranks, facts.failure);
       case Code::kTimeout:
@@ -299,9 +299,9 @@ class Judge {
     std::vector<uint32_t> late;
     for (const auto& [rank, member] : group_.members) {
       if (member.facts == nullptr || member.calls() > current_->sequence) continue;
-      if (member.facts->left) {
-        return say(Cause::kLeftEarly, {rank},
-                   fmt::format("{} left after {} calls{}", who(rank), member.facts->calls, waiting()));
+      if (member.facts->departed) {
+        return say(Cause::kDepartedEarly, {rank},
+                   fmt::format("{} departed after {} calls{}", who(rank), member.facts->calls, waiting()));
       }
       late.push_back(rank);
     }

@@ -24,7 +24,7 @@ enum class Cause : uint8_t {
   // the group failed because a daemon was stopped
   kDaemonEnded,
   // a rank departed before a call that needs it
-  kLeftEarly,
+  kDepartedEarly,
   // a rank has aborted the group
   kAborted,
   // two ranks are in the same call with different arguments
@@ -38,9 +38,9 @@ enum class Cause : uint8_t {
   // a message is sent and not received, or the other way round
   kUnmatchedMessage,
   // no rail between two nodes works
-  kDeadLink,
+  kLinkDown,
   // a rail between two nodes is down, others work
-  kDeadRail,
+  kRailDown,
   // a rail carries much less than the best one does for its NIC's speed
   kSlowRail,
   // a rank's deadline has passed; the sentence has what was known then

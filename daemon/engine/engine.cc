@@ -190,7 +190,7 @@ bool Engine::work() {
   links_.flush();
   run_timers();
   links_.break_torn();
-  mover_.retire_links();
+  mover_.close_drained_links();
   any |= reap_groups();
   links_.drop_ended();
   return any;
@@ -199,7 +199,7 @@ bool Engine::work() {
 // Closes links in order, so that peers can distinguish an end from a crash. A failure has been sent before.
 void Engine::say_goodbye() {
   const Deadline until = Deadline::after_ms(kGoodbyeMs);
-  while (work() && !until.expired()) {  // NodeLeft may still be on its way to the sockets
+  while (work() && !until.expired()) {  // NodeDeparted may still be on its way to the sockets
   }
   links_.close_all({Code::kDaemonLost, "this daemon ends"});
   while (links_.has_connections() && !until.expired()) {
@@ -299,15 +299,15 @@ void Engine::fail_group(uint64_t group, Code code, int32_t rank, const std::stri
 bool Engine::departed_are_done() const {
   on_thread();
   return links_idle() && std::all_of(groups_.all().begin(), groups_.all().end(), [](const auto& group) {
-           return group == nullptr || group->has_local_ranks() || group->told_left();
+           return group == nullptr || group->has_local_ranks() || group->departure_sent();
          });
 }
 
 // Asked by Succession: ranks of one job leave at about the same time, so the others may be about to.
-bool Engine::host_left_before_others() const {
+bool Engine::host_departed_before_others() const {
   on_thread();
   return std::any_of(groups_.all().begin(), groups_.all().end(), [](const auto& group) {
-    return group != nullptr && !group->solo() && group->has_local_ranks() && group->host_has_left();
+    return group != nullptr && !group->solo() && group->has_local_ranks() && group->host_has_departed();
   });
 }
 
@@ -344,7 +344,7 @@ bool Engine::reap_groups() {
   for (uint32_t index = 0; index < groups_.all().size(); ++index) {
     EngineGroup* const group = groups_.all()[index].get();
     if (group == nullptr) continue;
-    GroupTable::contain(*group, [group] { group->say_left(); });
+    GroupTable::contain(*group, [group] { group->send_departure(); });
     if (!group->finished()) continue;
     if (!report(*group)) {
       group->end_later();

@@ -76,7 +76,7 @@ class EngineEvents : public ChangeEvents {
  public:
   // Something was measured that the daemon did not know; `news` has nothing else in it.
   virtual void on_measured(const KnownMeasurements& news) = 0;
-  // A group works again with a node whose daemon was lost.
+  // A group works again with a node that was suspended.
   virtual void on_back(uint64_t group, uint32_t node) = 0;
   // What is known of a group that has ended and is about to be destroyed.
   virtual void on_ended(GroupFacts facts) = 0;
@@ -131,7 +131,7 @@ class Engine : public LinkUser {
   bool departed_are_done() const;
   // Ranks of the host's process have departed from a group of several nodes in which other ranks of this node
   // still are.
-  bool host_left_before_others() const;
+  bool host_departed_before_others() const;
 
  private:
   // A group's way to this engine.
@@ -155,7 +155,7 @@ class Engine : public LinkUser {
 
   // LinkUser (engine_messages.cc)
   void on_up(PeerLink& peer) override;
-  void on_gone(PeerLink& peer, const Status& why, bool gone, bool last) override;
+  void on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool last) override;
   void on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) override;
   void on_news(const KnownMeasurements& news) override { events_.on_measured(news); }
   bool is_used(const PeerLink& peer) const override;

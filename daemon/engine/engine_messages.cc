@@ -28,7 +28,7 @@ void Engine::on_up(PeerLink& peer) {
 
 // The link has left the table already. It lives to the end of the round, as its own call is on the stack;
 // every group that used it is informed before this returns.
-void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
+void Engine::on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool last) {
   const LinkId id = peer.id;
   // 1. With the last link to the node, the node may not write to the probe memory any more.
   if (last) measuring_.forget_node(id.node);
@@ -38,15 +38,15 @@ void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
     const auto node = node_of(*group, id.node);
     if (!node) continue;
     // A group that waits for the peer to dial has no link yet. It learns from the end of the last link to
-    // that node that the node is gone.
+    // that node that the node cannot be reached.
     const bool dialled = dials(options_.node, options_.node_name, id.node, peer.name);
     const bool waits = last && !group->connected(*node) && !dialled;
     if (!waits && !group->uses(*node, peer.link)) continue;
     GroupTable::contain(*group, [&] {
-      group->on_link_down(*node, peer.link, why, gone);
+      group->on_link_down(*node, peer.link, why, daemon_ended);
       // Without a link the node may write to nothing of the group any more.
       if (!group->connected(*node)) keys_.withdraw(*group, id.node);
-      if (group->is_away(*node)) mover_.stop(*group, *node);
+      if (group->is_suspended(*node)) mover_.stop(*group, *node);
     });
     groups_.touch(*group);
   }
@@ -54,7 +54,7 @@ void Engine::on_gone(PeerLink& peer, const Status& why, bool gone, bool last) {
   (void)contained("a move to a link", [&] { mover_.link_failed(id, why); });
   chooser_.link_failed(id, why);
   // 4. Successors that wait until the last link to their predecessors is down.
-  successors_.on_link_gone();
+  successors_.on_link_down();
 }
 
 // Also called for a link that could not be measured: its rates are zero then, and the groups go on without
@@ -161,8 +161,8 @@ void Engine::on_message(PeerLink& peer, std::span<const std::byte> message) {
     return;
   }
   if (const auto* probe = std::get_if<ProbeMessage>(&note)) return on_probe_message(peer, *probe);
-  if (std::holds_alternative<LinkUnused>(note)) {
-    peer.unused_there = true;
+  if (std::holds_alternative<LinkDrained>(note)) {
+    peer.drained_there = true;
     return;
   }
   // 1. The group is not here. A hello, a failure or measurements may be early; everything else is late.
@@ -170,7 +170,7 @@ void Engine::on_message(PeerLink& peer, std::span<const std::byte> message) {
   if (group == nullptr) {
     const bool keep = std::holds_alternative<GroupHello>(note) || std::holds_alternative<GroupFailed>(note) ||
                       std::holds_alternative<RatesMessage>(note);
-    const bool known = std::holds_alternative<GroupUnknown>(note);  // the group is gone at both ends
+    const bool known = std::holds_alternative<GroupUnknown>(note);  // the group has ended at both ends
     if (known) return;
     if (!keep || groups_.has_ended(daemon::group_of(note))) return answer_stray(peer, daemon::group_of(note));
     early_.keep(peer.id, note);
@@ -179,7 +179,8 @@ void Engine::on_message(PeerLink& peer, std::span<const std::byte> message) {
   const auto node = node_of(*group, peer.id.node);
   // 2. The node is not in the group under this id: a successor, or one that this successor has not met
   //    yet.
-  if (!node && group->anyone_away() && std::holds_alternative<GroupHello>(note)) early_.keep(peer.id, note);
+  if (!node && group->anyone_suspended() && std::holds_alternative<GroupHello>(note))
+    early_.keep(peer.id, note);
   if (node) {
     const bool they_dial = !dials(options_.node, options_.node_name, peer.id.node, peer.name);
     // 3. The peer dials, so the link on which it sends its hello is its choice. A hello on another link
@@ -204,7 +205,7 @@ void Engine::on_message(PeerLink& peer, std::span<const std::byte> message) {
 
 // Something for a group that is not here, or that the peer is not in. The peer got as far as this only
 // with this node's hello, so the group was here: it has failed and the peer could not be informed, or
-// both have left it. Only a hello and what comes with it may be early. One answer for a run of frames is
+// both have departed from it. Only a hello and what comes with it may be early. One answer for a run of frames is
 // enough.
 void Engine::answer_stray(PeerLink& peer, uint64_t group) {
   if (peer.told_stray == group) return;

@@ -49,7 +49,7 @@ nlohmann::json describe(const EngineGroup& group, const std::function<uint32_t(u
                              {"buffer_bytes", rank_state.buffer_bytes.load(std::memory_order_relaxed)},
                              {"copied_bytes", rank_state.copied_bytes.load(std::memory_order_relaxed)},
                              {"samples", rank_state.samples.load(std::memory_order_relaxed)},
-                             {"left", rank_state.left.load(std::memory_order_relaxed) != 0}});
+                             {"departed", rank_state.departed.load(std::memory_order_relaxed) != 0}});
   }
   return json;
 }

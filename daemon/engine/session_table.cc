@@ -34,12 +34,13 @@ void SessionTable::remove(uint64_t session) {
 }
 
 // Memory may have come from a session that has no entry here, because there was no memory for that.
-void SessionTable::lost(uint64_t session, const std::string& how) {
+void SessionTable::process_ended(uint64_t session, const std::string& how) {
   if (const auto found = sessions_.find(session); found != sessions_.end()) {
-    for (auto& [handle, lost] : found->second.seats) {
-      EngineGroup& group = *lost.group;
+    for (auto& [handle, taken] : found->second.seats) {
+      EngineGroup& group = *taken.group;
       GroupTable::contain(group, [&group] { group.progress(); });
-      GroupTable::contain(group, [&group, &how, local = lost.local] { group.local_rank_lost(local, how); });
+      GroupTable::contain(group,
+                          [&group, &how, local = taken.local] { group.local_rank_failed(local, how); });
       groups_.touch(group);
     }
     remove(session);
@@ -54,7 +55,7 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
   EngineGroup* made = groups_.find(group);
   if (made == nullptr || local >= made->context().local_ranks.size()) return;
   if (found == sessions_.end()) {  // the process died while the group was made
-    GroupTable::contain(*made, [&] { made->local_rank_lost(local, "ended while the group was made"); });
+    GroupTable::contain(*made, [&] { made->local_rank_failed(local, "ended while the group was made"); });
     groups_.touch(*made);
     return;
   }
@@ -71,7 +72,7 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
       },
       [&](const std::string&) {
         GroupTable::contain(
-            *made, [&] { made->local_rank_lost(local, "got no seat, as the log of its daemon says"); });
+            *made, [&] { made->local_rank_failed(local, "got no seat, as the log of its daemon says"); });
       });
   // The process may have rung before its seat was known: after a look at the mailbox, before one at
   // sessions.
@@ -81,12 +82,12 @@ void SessionTable::attach(uint64_t session, uint32_t handle, uint64_t group, uin
 // The group makes progress first: calls that the rank published before it departed count, and afterwards
 // nobody would look at them.
 void SessionTable::leave(uint64_t session, uint32_t handle) {
-  Seat* left = seat(session, handle);
-  if (left == nullptr) return;
-  EngineGroup* group = left->group;
-  const uint32_t local = left->local;
+  const Seat* taken = seat(session, handle);
+  if (taken == nullptr) return;
+  EngineGroup* group = taken->group;
+  const uint32_t local = taken->local;
   GroupTable::contain(*group, [group] { group->progress(); });  // what the rank did before it departed
-  GroupTable::contain(*group, [group, local] { group->local_rank_left(local); });
+  GroupTable::contain(*group, [group, local] { group->local_rank_departed(local); });
   if (const auto found = sessions_.find(session); found != sessions_.end()) found->second.seats.erase(handle);
   groups_.touch(*group);
 }
@@ -107,7 +108,7 @@ void SessionTable::drop_seats(const EngineGroup& group) {
 }
 
 // The number is unique in the daemon, as control counts it. The session need not have an entry here
-// (lost()).
+// (process_ended()).
 void SessionTable::add_memory(uint64_t session, uint64_t number, uint32_t handle,
                               std::shared_ptr<SharedMemory> memory) {
   memories_[number] = {session, handle, std::move(memory)};
@@ -180,7 +181,7 @@ void SessionTable::on_readable(int fd) const {
 // Only for people (status, diagnosis), so a search over all seats is good enough.
 uint32_t SessionTable::pid_of(const EngineGroup& group, uint32_t local) const {
   for (const auto& [number, session] : sessions_) {
-    for (const auto& [handle, seat] : session.seats) {
+    for (const auto& [handle, taken] : session.seats) {
       if (seat.group == &group && seat.local == local) return session.link->pid;
     }
   }

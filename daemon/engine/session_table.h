@@ -32,15 +32,15 @@ class SessionTable {
   SessionTable(Options options, int epoll, GroupTable& groups)
       : options_(std::move(options)), epoll_(epoll), groups_(groups) {}
 
-  // A process has connected, or has gone without ranks.
+  // A process has connected, or its session has ended and it had no ranks.
   void add(std::shared_ptr<SessionLink> session);
   void remove(uint64_t session);
   // The process of `session` has ended, as `how` says: each of its ranks that has not departed has failed,
   // and what it shared is forgotten.
-  void lost(uint64_t session, const std::string& how);
+  void process_ended(uint64_t session, const std::string& how);
 
   // `handle` of `session` has the seat of local rank `local` in the group: its attention bits mean this
-  // group. A session that is gone means that the rank is lost.
+  // group. A session that has ended means that the rank has failed.
   void attach(uint64_t session, uint32_t handle, uint64_t group, uint32_t local);
   // The rank has departed, or reports a failure of its group.
   void leave(uint64_t session, uint32_t handle);

@@ -43,7 +43,7 @@ std::optional<Successors::Met> Successors::meet(uint64_t id, uint32_t me, uint32
     // Sent again, as nothing has come of it yet. The group is connected again if nothing is being tried.
     const LinkChoice* const choice = chooser_.find(id, from);
     const bool tried = choice != nullptr && choice->link && links_.find(*choice->link) != nullptr;
-    if (group->is_away(from) && !group->connected(from) && !tried) {
+    if (group->is_suspended(from) && !group->connected(from) && !tried) {
       group->set_node(from, info);
       chooser_.connect_node(*group, from);
     }
@@ -60,7 +60,7 @@ std::optional<Successors::Met> Successors::meet(uint64_t id, uint32_t me, uint32
   for (const LinkId& link : old) {
     PeerLink* const peer = links_.find(link);
     if (peer == nullptr) continue;
-    peer->gone = true;
+    peer->daemon_ended = true;
     peer->link.close({Code::kDaemonLost, "its daemon was started again"});
   }
   take_in(*group, from);
@@ -76,7 +76,7 @@ void Successors::take_in(EngineGroup& group, uint32_t node) {
   if (successor == waiting_.end() || lingers) return;
   const NodeInfo info = std::move(successor->second);
   waiting_.erase(successor);
-  if (!group.is_away(node)) return;  // it has failed, or nobody needs that node any more
+  if (!group.is_suspended(node)) return;  // it has failed, or nobody needs that node any more
   group.set_node(node, info);
   chooser_.connect_node(group, node);
   groups_.touch(group);
@@ -84,7 +84,7 @@ void Successors::take_in(EngineGroup& group, uint32_t node) {
 
 // Any group may have waited for the link, also one that did not use it itself: links belong to classes, and
 // all links to the predecessor must be down.
-void Successors::on_link_gone() {
+void Successors::on_link_down() {
   for (const auto& group : groups_.all()) {
     if (group == nullptr) continue;
     for (uint32_t node = 0; node < group->context().nodes.size(); ++node) {

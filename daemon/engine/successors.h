@@ -1,5 +1,5 @@
 // successors.h: daemons that were started again, as an engine meets them (docs/design/restart.md). The
-// successor of a lost daemon sends that it is there (peer_rediscovery.h); Control calls meet() for each
+// successor of a daemon that has ended sends that it is there (peer_rediscovery.h); Control calls meet() for each
 // group that it names. The successor then takes the place of its predecessor in the group, and the two nodes
 // connect as when a group is made.
 //
@@ -39,7 +39,7 @@ class Successors {
   std::optional<Met> meet(uint64_t group, uint32_t me, uint32_t from, const NodeInfo& own,
                           const NodeInfo& info, bool tell_failure = false);
   // A link has ended: takes in the successors that have waited for that.
-  void on_link_gone();
+  void on_link_down();
   // The group has ended.
   void end(uint64_t group);
 

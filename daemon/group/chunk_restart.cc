@@ -1,4 +1,4 @@
-// What a ChunkRunner does when the link to another node is lost with a daemon, and when the two are
+// What a ChunkRunner does when the link to another node goes down with a daemon, and when the two are
 // connected again (docs/design/restart.md). Both ends first send what has come: ChunkState, then Resume.
 // At the other's Resume each end goes through everything that it has asked to be written there, and
 // writes what has not come.
@@ -16,7 +16,7 @@ void ChunkRunner::on_link_down(uint32_t node, const transport::Link& link) {
       if (last.link == &link) last.link = nullptr;  // whether it has arrived is not known any more
     }
   }
-  // The keys in these notes are of the daemon that is gone. Its successor sends new ones.
+  // The keys in these notes are of the daemon that has ended. Its successor sends new ones.
   std::erase_if(credit_[node].outputs, [&](const auto& entry) { return entry.second.link == &link; });
 }
 

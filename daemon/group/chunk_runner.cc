@@ -46,7 +46,7 @@ void ChunkRunner::go_on() {
   exchanged.store(exchanged_, std::memory_order_release);
   next_chunk_ = exchanged_;
   context_.segment.ring_all();
-  // Small writes may not have arrived, and their link is gone: settled() must wait for
+  // Small writes may not have arrived, and their link is down: settled() must wait for
   // the node's credit or for its Resume.
   journal_.for_sent([this](const ipc::SentWrite& sent, const std::byte*) {
     Slot& slot = *slots_[sent.chunk % slots_.size()];
@@ -84,7 +84,7 @@ bool ChunkRunner::read_calls() {
     ++next_call_;
     any = true;
   }
-  if (!calls_.empty()) check_left(calls_.back().sequence);
+  if (!calls_.empty()) check_departed(calls_.back().sequence);
   return any;
 }
 
@@ -417,7 +417,7 @@ void ChunkRunner::on_message(const OutputMessage& note, const transport::Link& l
   write_held(note.from);
   // While the node is suspended its notes are kept: writes from the journal may need those of finished
   // calls.
-  if (!context_.peers[note.from].away) drop_outputs(credit);
+  if (!context_.peers[note.from].suspended) drop_outputs(credit);
 }
 
 void ChunkRunner::on_message(const CallMessage& note) {
@@ -449,19 +449,19 @@ void ChunkRunner::compare(uint64_t sequence) {
   entered_.erase(ours);
 }
 
-void ChunkRunner::on_rank_left(uint32_t rank, uint64_t entered) {
+void ChunkRunner::on_rank_departed(uint32_t rank, uint64_t entered) {
   const auto same = [rank](const auto& other) { return other.first == rank; };
-  if (std::none_of(left_.begin(), left_.end(), same)) left_.emplace_back(rank, entered);
-  if (next_call_ > 0) check_left(next_call_ - 1);
+  if (std::none_of(departed_.begin(), departed_.end(), same)) departed_.emplace_back(rank, entered);
+  if (next_call_ > 0) check_departed(next_call_ - 1);
 }
 
 // A call that a rank did not make before it departed will never be complete. `sequence` is the latest
 // call to check; a rank makes all calls in order.
-void ChunkRunner::check_left(uint64_t sequence) {
-  for (const auto& [rank, entered] : left_) {
+void ChunkRunner::check_departed(uint64_t sequence) {
+  for (const auto& [rank, entered] : departed_) {
     if (sequence < entered) continue;
     context_.fail(Code::kRankLost, static_cast<int32_t>(rank),
-                  "rank " + std::to_string(rank) + " left " + context_.name() + " after " +
+                  "rank " + std::to_string(rank) + " departed from " + context_.name() + " after " +
                       std::to_string(entered) + " collective calls; call " + std::to_string(sequence) +
                       " needs it");
     return;

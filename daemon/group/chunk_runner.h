@@ -74,7 +74,7 @@ class ChunkRunner {
   void on_message(const OutputMessage& note, const transport::Link& link);
   // Some call under way writes to a peer's output over this link, so the link must stay.
   bool needs(const transport::Link& link) const;
-  // on_link_down(): the link to the node is gone, and nobody knows which of the last writes have come.
+  // on_link_down(): the link to the node is down, and nobody knows which of the last writes have come.
   // on_link_dropped(): the group has moved away from the link, and everything that was written on it has
   // arrived.
   void on_link_down(uint32_t node, const transport::Link& link);
@@ -91,7 +91,7 @@ class ChunkRunner {
   void forget_memory(uint64_t number) { context_.direct.drop(number); }
   // Rank `rank` (of any node) has departed after `entered` calls. A call that it did not make fails the
   // group.
-  void on_rank_left(uint32_t rank, uint64_t entered);
+  void on_rank_departed(uint32_t rank, uint64_t entered);
 
   // Calls that all local ranks have entered and this node has read.
   uint64_t calls_entered() const { return next_call_; }
@@ -185,7 +185,7 @@ class ChunkRunner {
   // Compares our call with the previous node's when both are known.
   void compare(uint64_t sequence);
   // Fails the group if some rank departed before it made this call.
-  void check_left(uint64_t sequence);
+  void check_departed(uint64_t sequence);
 
   GroupContext& context_;
   Tuner tuner_;
@@ -207,7 +207,7 @@ class ChunkRunner {
   // our own calls by number; not compared yet
   std::map<uint64_t, ipc::Call> entered_;
   // ranks that have departed, and how many calls each had entered
-  std::vector<std::pair<uint32_t, uint64_t>> left_;
+  std::vector<std::pair<uint32_t, uint64_t>> departed_;
   // by slot number
   std::vector<std::unique_ptr<Slot>> slots_;
   // see freed()

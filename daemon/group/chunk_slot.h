@@ -46,7 +46,7 @@ class ChunkRunner::Slot : public collectives::Port {
   std::unique_ptr<collectives::Executor> executor;
   // The small writes of the chunk that may not have arrived yet, which is what settled() looks at.
   // `held` is the number of those that still wait for credit. `last_writes` has the last one of each
-  // node and link; `link` is null if that link is gone, so that nobody can tell. `number` is
+  // node and link; `link` is null if that link is down, so that nobody can tell. `number` is
   // Link::written() after the write.
   uint32_t held = 0;
   struct LastWrite {

@@ -13,7 +13,7 @@ namespace hdt::daemon {
 
 namespace {
 
-constexpr int64_t kHurryMs = 10;  // between two requests of say_left() to acknowledge what was sent
+constexpr int64_t kHurryMs = 10;  // between two requests of send_departure() to acknowledge what was sent
 constexpr int64_t kLookMs = 1;    // from look_soon() to the look
 
 GroupContext make_context(GroupSpec& spec, uint32_t group_index) {
@@ -76,7 +76,7 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index, std::unique_ptr<G
       link_told_(context_.nodes.size(), false),
       rates_(context_.nodes.size()),
       seated_(context_.nodes.size(), false),
-      local_left_(context_.local_ranks.size(), false),
+      local_departed_(context_.local_ranks.size(), false),
       local_end_(context_.local_ranks.size()),
       local_here_(context_.local_ranks.size(), !spec.adopted),
       adopting_(spec.adopted) {
@@ -151,10 +151,11 @@ void EngineGroup::drop_old_links() {
   }
 }
 
-void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone) {
+void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const Status& reason,
+                               bool daemon_ended) {
   GroupPeer& peer = context_.peers[node];
-  if (peer.away && !peer.uses(link)) return;  // a link that was tried meanwhile
-  if (peer.offered == &link) {                // the link in use stays
+  if (peer.suspended && !peer.uses(link)) return;  // a link that was tried meanwhile
+  if (peer.offered == &link) {                     // the link in use stays
     peer.offered = nullptr;
     return;
   }
@@ -171,14 +172,17 @@ void EngineGroup::on_link_down(uint32_t node, const transport::Link& link, const
     peer.last_write = 0;
   }
   chunks_.on_link_down(node, link);
-  if (ready_ && !peer.left && !context_.failed() && (peer.away || (gone && peer.restart_ms > 0))) {
+  if (ready_ && peer.takes_part() && !context_.failed() &&
+      (peer.suspended || (daemon_ended && peer.restart_ms > 0))) {
     return wait_for(node, reason, peer.restart_ms);
   }
-  // A departed node has sent NodeLeft after everything of its ranks had been carried: nothing is lost
-  // with its link. If no rank of this node is left, nobody needs to know.
-  if (std::exchange(peer.left, true) || (ready_ && !has_local_ranks())) return;
+  // A departed node has sent NodeDeparted after everything of its ranks had been carried: nothing is lost
+  // with its link. If no rank of this node is left, nobody needs to know of the failure.
+  if (!peer.takes_part()) return;
+  peer.failed = true;
+  if (ready_ && !has_local_ranks()) return;
   const auto rank = static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]);
-  const std::string text = about(node) + " is gone: " + reason.message();
+  const std::string text = about(node) + " has failed: " + reason.message();
   if (!ready_ && on_ready_) {
     fail_here(reason.code(), rank, text);
     return;
@@ -224,15 +228,15 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
     peer.region = hello->region;
     peer.restart_ms = hello->restart_ms;
     peer.ready = true;
-    if (peer.away) tell_state(node);
+    if (peer.suspended) tell_state(node);
     check_ready();
   } else if (const auto* state = std::get_if<ChunkState>(&note)) {
-    if (state->from != node || !peer.away || peer.their_chunks.size() > context_.layout().slots) return;
+    if (state->from != node || !peer.suspended || peer.their_chunks.size() > context_.layout().slots) return;
     auto& tags = peer.their_chunks[state->chunk];
     tags.insert(state->tags.begin(), state->tags.end());
     if (tags.size() > ipc::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
   } else if (const auto* ring = std::get_if<RingState>(&note)) {
-    if (peer.away && ring->source < ranks && ring->destination < ranks &&
+    if (peer.suspended && ring->source < ranks && ring->destination < ranks &&
         context_.order.node_of_rank[ring->source] == context_.me &&
         context_.order.node_of_rank[ring->destination] == node) {
       peer.their_rings.push_back(*ring);
@@ -240,7 +244,7 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
       if (peer.their_rings.size() > most) return flooded(node);
     }
   } else if (const auto* resume = std::get_if<Resume>(&note)) {
-    if (resume->from == node && peer.away && !context_.failed()) on_resume(node, *resume);
+    if (resume->from == node && peer.suspended && !context_.failed()) on_resume(node, *resume);
   } else if (std::holds_alternative<LinkMoved>(note)) {
     if (std::find(peer.moved.begin(), peer.moved.end(), &link) == peer.moved.end())
       peer.moved.push_back(&link);
@@ -267,15 +271,15 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
     if (call->from == node && !context_.failed()) chunks_.on_message(*call);
   } else if (const auto* output = std::get_if<OutputMessage>(&note)) {
     if (output->from == node && !context_.failed()) chunks_.on_message(*output, link);
-  } else if (const auto* left = std::get_if<RankLeft>(&note)) {
-    if (left->rank < ranks && context_.order.node_of_rank[left->rank] == node) {
-      rings_.on_rank_left(left->rank);
-      chunks_.on_rank_left(left->rank, left->entered);
+  } else if (const auto* departed = std::get_if<RankDeparted>(&note)) {
+    if (departed->rank < ranks && context_.order.node_of_rank[departed->rank] == node) {
+      rings_.on_rank_departed(departed->rank);
+      chunks_.on_rank_departed(departed->rank, departed->entered);
     }
   } else if (std::holds_alternative<GroupSeated>(note)) {
     on_seated(node);
-  } else if (std::holds_alternative<NodeLeft>(note)) {
-    context_.peers[node].left = true;
+  } else if (std::holds_alternative<NodeDeparted>(note)) {
+    peer.departed = true;
   } else if (std::holds_alternative<GroupUnknown>(note)) {
     on_unknown(node);
   } else if (const auto* failed = std::get_if<GroupFailed>(&note)) {
@@ -289,11 +293,11 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
 // in another way.
 void EngineGroup::on_unknown(uint32_t node) {
   GroupPeer& peer = context_.peers[node];
-  if (peer.left || peer.away) return;
-  peer.left = true;
+  if (!peer.takes_part() || peer.suspended) return;
+  peer.failed = true;
   if (!has_local_ranks()) return;
   fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
-       about(node) + " is gone: its daemon has given the group up");
+       about(node) + " has failed: its daemon has given the group up");
 }
 
 // A node that comes back never sends more than what can be under way.
@@ -322,15 +326,15 @@ bool EngineGroup::progress() {
     if (chunks_.awaits_arrivals()) look_soon();
   }
   drop_old_links();
-  say_left();
+  send_departure();
   return any;
 }
 
-// NodeLeft lets the other nodes free their memory, so it must not overtake what is under way. In a
+// NodeDeparted lets the other nodes free their memory, so it must not overtake what is under way. In a
 // running group their ranks have waited for the ends of calls, and only cells are awaited here. In a
 // failed group nobody has waited, so the acknowledgements of all writes are awaited.
-void EngineGroup::say_left() {
-  if (has_local_ranks() || told_left_) return;
+void EngineGroup::send_departure() {
+  if (has_local_ranks() || departure_sent_) return;
   const bool on_one_link =
       std::all_of(context_.peers.begin(), context_.peers.end(),
                   [](const GroupPeer& peer) { return peer.old.empty() && peer.offered == nullptr; });
@@ -348,8 +352,8 @@ void EngineGroup::say_left() {
   }
   hurry_at_ = Deadline::never();
   tell_failure();
-  context_.send_all(NodeLeft{context_.id, context_.me});
-  told_left_ = true;
+  context_.send_all(NodeDeparted{context_.id, context_.me});
+  departure_sent_ = true;
 }
 
 void EngineGroup::look_soon() {
@@ -368,35 +372,36 @@ void EngineGroup::local_rank_here(uint32_t local, uint32_t user) {
 
 void EngineGroup::check_adopted() {
   for (uint32_t local = 0; local < local_here_.size(); ++local) {
-    if (!local_here_[local] && !local_left_[local]) return;
+    if (!local_here_[local] && !local_departed_[local]) return;
   }
   adopting_ = false;
 }
 
-void EngineGroup::local_rank_left(uint32_t local) {
-  if (local_left_[local]) return;
-  local_left_[local] = true;
+void EngineGroup::local_rank_departed(uint32_t local) {
+  if (local_departed_[local]) return;
+  local_departed_[local] = true;
   if (adopting_) check_adopted();
   ipc::RankState& rank_state = context_.segment.rank_state(local);
-  rank_state.left.store(1, std::memory_order_release);
+  rank_state.departed.store(1, std::memory_order_release);
   const uint64_t entered = rank_state.entered.load(std::memory_order_acquire);
   // A node that has not heard of the failure would take the departure for its cause, since links have no
   // order among each other.
   tell_failure();
-  context_.send_all(RankLeft{context_.id, context_.local_ranks[local], entered});
-  chunks_.on_rank_left(context_.local_ranks[local], entered);
+  context_.send_all(RankDeparted{context_.id, context_.local_ranks[local], entered});
+  chunks_.on_rank_departed(context_.local_ranks[local], entered);
   context_.segment.ring_all();
   progress();
 }
 
 void EngineGroup::note_departures() {
-  for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (context_.segment.rank_state(local).left.load(std::memory_order_acquire) != 0) local_rank_left(local);
+  for (uint32_t local = 0; local < local_departed_.size(); ++local) {
+    if (context_.segment.rank_state(local).departed.load(std::memory_order_acquire) != 0)
+      local_rank_departed(local);
   }
 }
 
-void EngineGroup::local_rank_lost(uint32_t local, std::string_view how) {
-  if (local_left_[local]) return;
+void EngineGroup::local_rank_failed(uint32_t local, std::string_view how) {
+  if (local_departed_[local]) return;
   const auto fail_by_name = [&] {
     local_end_[local] = how;
     const uint32_t rank = context_.local_ranks[local];
@@ -406,7 +411,7 @@ void EngineGroup::local_rank_lost(uint32_t local, std::string_view how) {
   };
   // Even without memory to name the rank the group must fail: the rank does not come back.
   (void)contained("the loss of a rank", fail_by_name, [this](const std::string& why) { give_up(why); });
-  local_rank_left(local);
+  local_rank_departed(local);
 }
 
 void EngineGroup::fail_here(Code code, int32_t rank, const std::string& text) {
@@ -431,7 +436,7 @@ void EngineGroup::on_time() {
     tell_not_made(context_.failure());
     if (times_given_up_ > 0) tell_failure();
   }
-  if (hurry_at_.expired()) say_left();
+  if (hurry_at_.expired()) send_departure();
   if (look_at_.expired()) {
     look_at_ = Deadline::never();
     hurry(context_.links_with_writes());
@@ -441,7 +446,7 @@ void EngineGroup::on_time() {
   if (adopting_ && deadline_.expired()) {
     note_departures();
     for (uint32_t local = 0; local < local_here_.size(); ++local) {
-      if (!local_here_[local]) local_rank_lost(local, "did not come back to the daemon after its restart");
+      if (!local_here_[local]) local_rank_failed(local, "did not come back to the daemon after its restart");
     }
   }
   if (!ready_ && on_ready_) look_at_making();
@@ -453,19 +458,19 @@ std::optional<Deadline> EngineGroup::next_time() const {
   if (waits) next = Deadline::earlier(next, deadline_);
   if (!ready_ && on_ready_) next = Deadline::earlier(next, ping_at_);
   for (const GroupPeer& peer : context_.peers) {
-    if (peer.away) next = Deadline::earlier(next, peer.away_until);
+    if (peer.suspended) next = Deadline::earlier(next, peer.suspended_until);
   }
   if (next.is_never()) return {};
   return next;
 }
 
 bool EngineGroup::has_local_ranks() const {
-  return !std::all_of(local_left_.begin(), local_left_.end(), [](bool left) { return left; });
+  return !std::all_of(local_departed_.begin(), local_departed_.end(), [](bool departed) { return departed; });
 }
 
 bool EngineGroup::awaits_departure(uint32_t node) const {
   const GroupPeer& peer = context_.peers[node];
-  return !peer.left && (peer.away || (peer.link != nullptr && peer.ready));
+  return peer.takes_part() && (peer.suspended || (peer.link != nullptr && peer.ready));
 }
 
 bool EngineGroup::finished() const {
@@ -473,8 +478,8 @@ bool EngineGroup::finished() const {
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     if (node != context_.me && awaits_departure(node)) return false;
   }
-  // A failed group too ends only after its NodeLeft: others wait for it.
-  return told_left_ && (ready_ || context_.failed());
+  // A failed group too ends only after its NodeDeparted: others wait for it.
+  return departure_sent_ && (ready_ || context_.failed());
 }
 
 bool EngineGroup::quiet() {
@@ -482,8 +487,8 @@ bool EngineGroup::quiet() {
   if (!is_made()) return false;
   if (rings_.awaits_arrivals()) hurry(context_.links_with_writes());
   if (!chunks_.idle() || context_.writes_in_flight() != 0 || !rings_.drained()) return false;
-  for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (local_left_[local]) continue;
+  for (uint32_t local = 0; local < local_departed_.size(); ++local) {
+    if (local_departed_[local]) continue;
     ipc::RankState& rank_state = context_.segment.rank_state(local);
     const uint64_t over =
         solo() ? rank_state.finished.load(std::memory_order_acquire) : chunks_.calls_entered();

@@ -11,7 +11,7 @@
 // 2. Running. progress() moves chunks and cells whenever something has come or a rank has rung.
 // 3. Failed, at any time: the failure is recorded once in the segment, which wakes the local ranks, and
 //    sent to every other node once.
-// 4. Ended: when all local ranks have departed, every other node has been sent NodeLeft, and every other
+// 4. Ended: when all local ranks have departed, every other node has been sent NodeDeparted, and every other
 //    node has sent it or is unreachable, finished() is true and the engine destroys the group.
 //
 // A group of one node is ready at once; the engine only watches its ranks.
@@ -109,13 +109,13 @@ class EngineGroup {
   // The link to the node has these rates. not measured(): there was no way to find out. Counted once for
   // each node.
   void on_link_measured(uint32_t node, const ipc::LinkRates& rates);
-  // The link to the node has ended. `gone`: the node's daemon does not listen any more, so a successor
+  // The link to the node has ended. `daemon_ended`: the node's daemon does not listen any more, so a successor
   // may come: then the node is suspended if its hello allowed that. Otherwise the node, and with it the
   // group, has failed, unless the node has departed.
-  void on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool gone);
-  // The node is suspended: its daemon was lost, or this one was started again.
-  bool is_away(uint32_t node) const { return context_.peers[node].away; }
-  bool anyone_away() const;
+  void on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool daemon_ended);
+  // The node is suspended: its daemon has ended, or this one was started again.
+  bool is_suspended(uint32_t node) const { return context_.peers[node].suspended; }
+  bool anyone_suspended() const;
   // A successor of the node's daemon has come; it is met at `info` from now on.
   void set_node(uint32_t node, const NodeInfo& info);
   // Moves the group to another link of its class while calls are under way (GroupPeer). The end that
@@ -164,14 +164,14 @@ class EngineGroup {
   // The users whose processes have or had seats here.
   const std::vector<uint32_t>& users() const { return users_; }
   // The rank has departed. Informs the other nodes and the local ranks, once.
-  void local_rank_left(uint32_t local);
+  void local_rank_departed(uint32_t local);
   // Finds ranks whose states (`RankState`) say that they have departed although the session's message has
   // not come yet.
   void note_departures();
   // The rank's process has ended, or cannot go on; `how` continues the sentence "rank 3 of ... ". Fails
   // the group with kRankLost, and then counts the rank as departed, even if an allocation fails. So a caller
   // must allocate nothing for `how`, or have done so before. No effect on a rank that has departed.
-  void local_rank_lost(uint32_t local, std::string_view how);
+  void local_rank_failed(uint32_t local, std::string_view how);
   // Fails the group here and on all nodes; see GroupContext::fail. No effect if it has failed.
   void fail(Code code, int32_t rank, const std::string& text);
   // An exception has left something that was done for the group, so the group fails. Needs no memory for
@@ -182,14 +182,14 @@ class EngineGroup {
   GroupFacts facts(const std::function<uint32_t(uint32_t local)>& pid) const;
   // Some rank of this node has not departed.
   bool has_local_ranks() const;
-  // Sends NodeLeft to the other nodes, once, when all local ranks have departed and nothing more will
+  // Sends NodeDeparted to the other nodes, once, when all local ranks have departed and nothing more will
   // come from here. Until then asks for the acknowledgements that are missing.
-  void say_left();
-  bool told_left() const { return told_left_; }
+  void send_departure();
+  bool departure_sent() const { return departure_sent_; }
   // A rank of the process that hosts this daemon has departed.
-  bool host_has_left() const;
+  bool host_has_departed() const;
   // Ranks of this node may still need something from that node.
-  bool needs(uint32_t node) const { return has_local_ranks() && !context_.peers[node].left; }
+  bool needs(uint32_t node) const { return has_local_ranks() && context_.peers[node].takes_part(); }
   // Everyone has departed and no write is under way: the group may be destroyed.
   bool finished() const;
   // Why the group is still here although all ranks of this node have departed; "" if they have not, or if it
@@ -244,7 +244,7 @@ class EngineGroup {
   void tell_failure();
   // Sends a node what has ended before it had a link: the group by a failure, and this node's part.
   void tell_end(uint32_t node);
-  // The node has a part in the group, and has not sent NodeLeft.
+  // The node has a part in the group, and has not sent NodeDeparted.
   bool awaits_departure(uint32_t node) const;
   // Asks the peers to acknowledge at once what was sent on these links.
   void hurry(const std::vector<transport::Link*>& links);
@@ -294,14 +294,14 @@ class EngineGroup {
   // while the group is being made: when to ask again whether the peers are there
   Deadline ping_at_ = Deadline::after_ms(1'000);
   bool ready_ = false;
-  // this node has sent NodeLeft
-  bool told_left_ = false;
-  // when say_left() asks again what has arrived
+  // this node has sent NodeDeparted
+  bool departure_sent_ = false;
+  // when send_departure() asks again what has arrived
   Deadline hurry_at_ = Deadline::never();
   // when to ask for arrivals that somebody here waits for
   Deadline look_at_ = Deadline::never();
   // by local rank: it has departed or failed
-  std::vector<bool> local_left_;
+  std::vector<bool> local_departed_;
   // by local rank: how it failed, for diagnosis; "" otherwise
   std::vector<std::string> local_end_;
   // by local rank: it has come back to this daemon; all true in a group that is not adopted

@@ -35,7 +35,7 @@ GroupFacts EngineGroup::facts(const std::function<uint32_t(uint32_t local)>& pid
     RankFacts& rank = facts.local.emplace_back();
     rank.rank = context_.local_ranks[local];
     rank.pid = pid(local);
-    rank.left = local_left_[local] || rank_state.left.load(std::memory_order_acquire) != 0;
+    rank.departed = local_departed_[local] || rank_state.departed.load(std::memory_order_acquire) != 0;
     rank.end = local_end_[local];
     rank.calls = rank_state.entered.load(std::memory_order_acquire);
     // The records are foreign memory: they are copied now, and parsed by complete().
@@ -66,10 +66,10 @@ std::string EngineGroup::lacks_of(uint32_t node) const {
 // The conditions of finished(), one by one.
 std::string EngineGroup::stays_for() const {
   if (has_local_ranks() || finished()) return "";
-  if (!told_left_ || context_.writes_in_flight() != 0) return "what it has sent has not arrived";
+  if (!departure_sent_ || context_.writes_in_flight() != 0) return "what it has sent has not arrived";
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     if (node != context_.me && awaits_departure(node))
-      return "node " + context_.nodes[node].name + " has not left";
+      return "node " + context_.nodes[node].name + " has not departed";
   }
   return "it is being made";
 }

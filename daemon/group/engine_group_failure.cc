@@ -36,20 +36,21 @@ void EngineGroup::give_up(const std::string& why) {
 void EngineGroup::tell_not_made(const Status& why) {
   if (!on_ready_) return;
   // No rank has a seat yet, so the group may end without a departure.
-  std::fill(local_left_.begin(), local_left_.end(), true);
+  std::fill(local_departed_.begin(), local_departed_.end(), true);
   on_ready_(why);
   on_ready_ = nullptr;
 }
 
 // For a node whose link has just come up: the group may have failed, and its ranks may have departed, while
-// there was none. Without NodeLeft the node would keep its part of the group for ever. A suspended node gets
+// there was none. Without NodeDeparted the node would keep its part of the group for ever. A suspended node gets
 // it behind what is still to be sent again (tell_departures()).
 void EngineGroup::tell_end(uint32_t node) {
   if (context_.failed()) {
     const Status failure = context_.failure();
     context_.send(node, GroupFailed{context_.id, failure.code(), context_.failed_rank(), failure.message()});
   }
-  if (told_left_ && !context_.peers[node].away) context_.send(node, NodeLeft{context_.id, context_.me});
+  if (departure_sent_ && !context_.peers[node].suspended)
+    context_.send(node, NodeDeparted{context_.id, context_.me});
 }
 
 // Once to each node that has a link. A node without one learns of the failure when it connects, or from the

@@ -33,18 +33,19 @@ void EngineGroup::go_on(const GroupSpec& spec) {
 }
 
 // A local rank has departed that belongs to the process which hosts this daemon.
-bool EngineGroup::host_has_left() const {
-  for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (local_left_[local] && context_.segment.rank_state(local).hosts.load(std::memory_order_acquire) != 0)
+bool EngineGroup::host_has_departed() const {
+  for (uint32_t local = 0; local < local_departed_.size(); ++local) {
+    if (local_departed_[local] &&
+        context_.segment.rank_state(local).hosts.load(std::memory_order_acquire) != 0)
       return true;
   }
   return false;
 }
 
 // While one node is suspended the group cannot change its links or its class.
-bool EngineGroup::anyone_away() const {
+bool EngineGroup::anyone_suspended() const {
   return std::any_of(context_.peers.begin(), context_.peers.end(),
-                     [](const GroupPeer& peer) { return peer.away; });
+                     [](const GroupPeer& peer) { return peer.suspended; });
 }
 
 // Calls under way stay as they are: what they have written is kept, and what they still have to write to
@@ -54,10 +55,10 @@ void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms)
   // Messages of an earlier attempt do not count any more.
   peer.their_chunks.clear();
   peer.their_rings.clear();
-  peer.away = true;
+  peer.suspended = true;
   peer.restart_ms = restart_ms;
-  peer.away_until = Deadline::after_ms(restart_ms);
-  peer.away_why = why;
+  peer.suspended_until = Deadline::after_ms(restart_ms);
+  peer.suspended_why = why;
   HDT_LOG_INFO("{} waits for node {}, at most {} ms: {} {}", context_.name(), context_.nodes[node].name,
                restart_ms, why.message(), LogTag{.node = context_.nodes[context_.me].name});
 }
@@ -67,14 +68,13 @@ void EngineGroup::wait_for(uint32_t node, const Status& why, int64_t restart_ms)
 void EngineGroup::give_up_waiting() {
   for (uint32_t node = 0; node < context_.peers.size(); ++node) {
     GroupPeer& peer = context_.peers[node];
-    // The node is failed from now on.
-    if (!peer.away || !peer.away_until.expired()) continue;
-    peer.away = false;
-    peer.left = true;
+    if (!peer.suspended || !peer.suspended_until.expired()) continue;
+    peer.suspended = false;
+    peer.failed = true;
     if (!has_local_ranks()) continue;  // there is nobody to inform
     fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
-         about(node) + " is gone: " + peer.away_why.message() + ", and its daemon sent no message within " +
-             std::to_string(peer.restart_ms) + " ms");
+         about(node) + " has failed: " + peer.suspended_why.message() +
+             ", and its daemon sent no message within " + std::to_string(peer.restart_ms) + " ms");
   }
 }
 
@@ -94,12 +94,12 @@ void EngineGroup::tell_state(uint32_t node) {
 // Repeats what was sent while no daemon was there to hear it. Ranks that depart mark that in their
 // states (`RankState`), where a successor of this daemon finds it.
 void EngineGroup::tell_departures(uint32_t node) {
-  for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (!local_left_[local]) continue;
+  for (uint32_t local = 0; local < local_departed_.size(); ++local) {
+    if (!local_departed_[local]) continue;
     const uint64_t entered = context_.segment.rank_state(local).entered.load(std::memory_order_acquire);
-    context_.send(node, RankLeft{context_.id, context_.local_ranks[local], entered});
+    context_.send(node, RankDeparted{context_.id, context_.local_ranks[local], entered});
   }
-  if (told_left_) context_.send(node, NodeLeft{context_.id, context_.me});
+  if (departure_sent_) context_.send(node, NodeDeparted{context_.id, context_.me});
 }
 
 // The order matters. The node is open first, since both parts write to it. progress() comes last: ranks may
@@ -107,8 +107,8 @@ void EngineGroup::tell_departures(uint32_t node) {
 void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   GroupPeer& peer = context_.peers[node];
   // The node counts as open from here on, so that the next two calls can write to it.
-  peer.away = false;
-  peer.away_until = Deadline::never();
+  peer.suspended = false;
+  peer.suspended_until = Deadline::never();
   chunks_.on_message(note);
   rings_.resume(node);
   // It may not have heard of seats and departures.

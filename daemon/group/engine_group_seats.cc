@@ -50,8 +50,9 @@ void EngineGroup::tell_seated(uint32_t node) {
 // message. Suspended nodes do not count, since whoever is here when they return sends them the message.
 bool EngineGroup::is_made() {
   if (context_.failed() || !has_local_ranks()) return true;
-  for (uint32_t local = 0; local < local_left_.size(); ++local) {
-    if (!local_left_[local] && context_.segment.rank_state(local).pid.load(std::memory_order_acquire) == 0)
+  for (uint32_t local = 0; local < local_departed_.size(); ++local) {
+    if (!local_departed_[local] &&
+        context_.segment.rank_state(local).pid.load(std::memory_order_acquire) == 0)
       return false;
   }
   if (solo()) return true;
@@ -59,7 +60,8 @@ bool EngineGroup::is_made() {
   bool all_heard = true;
   // Every node that can be reached has acknowledged GroupSeated. If not, it is asked to acknowledge now.
   for (GroupPeer& peer : context_.peers) {
-    if (peer.link == nullptr || peer.left || peer.away || peer.link->heard(peer.seat_message)) continue;
+    if (peer.link == nullptr || !peer.takes_part() || peer.suspended || peer.link->heard(peer.seat_message))
+      continue;
     peer.link->ping();
     all_heard = false;
   }

@@ -58,7 +58,7 @@ struct WriteToken {
 };
 
 // Another node of the group, as this node sees it. It is joining while `ready` is false, open while
-// open() holds, suspended while `away`, and departed or failed once `left` is set (docs/glossary.md,
+// open() holds, suspended while `suspended` is set, and at last departed or failed (docs/glossary.md,
 // "Not there").
 //
 // Who writes: EngineGroup from messages and from what the engine reports of links; GroupContext counts
@@ -74,8 +74,11 @@ struct GroupPeer {
   bool ready = false;
   // the node has sent GroupReady: it has what it needs of every node
   bool has_all = false;
-  // The node writes nothing more to us: it has departed, or it has failed.
-  bool left = false;
+  // The node has departed: it has sent NodeDeparted.
+  bool departed = false;
+  // The node has failed: its last link went down, it was suspended for too long, or its daemon has given the
+  // group up.
+  bool failed = false;
   // writes on `link` whose on_sent() is still to come
   uint32_t writes_in_flight = 0;
   // writes made so far, without those over old links; for diagnosis
@@ -91,14 +94,14 @@ struct GroupPeer {
   ipc::Layout layout{1, 1, 1};
   // the number of the link's message in which this node's GroupSeated went out; 0: none did on this link
   uint64_t seat_message = 0;
-  // The node is suspended: its daemon was lost, or this daemon was started again. It ends when both ends
-  // have sent what had come (Resume in wire.h): then the node is open. It also ends at `away_until`:
+  // The node is suspended: its daemon has ended, or this daemon was started again. It ends when both ends
+  // have sent what had come (Resume in wire.h): then the node is open. It also ends at `suspended_until`:
   // then the node, and with it the group, has failed.
-  bool away = false;
-  Deadline away_until = Deadline::never();
+  bool suspended = false;
+  Deadline suspended_until = Deadline::never();
   // why the node was suspended, for the failure's text
-  Status away_why;
-  // how long the node is waited for if its daemon is lost, in ms, from its hello; 0: not at all
+  Status suspended_why;
+  // how long the node is waited for if its daemon ends, in ms, from its hello; 0: not at all
   int64_t restart_ms = 0;
   // While the node is suspended: which payloads of ours it has, by its own account, as tags by chunk
   // (ChunkState), ...
@@ -124,8 +127,10 @@ struct GroupPeer {
   // links on which the peer has sent LinkMoved: its messages for this group do not come there any more
   std::vector<const transport::Link*> moved;
 
+  // The node may still write to us: it has neither departed nor failed.
+  bool takes_part() const { return !departed && !failed; }
   // Writes to the node may be made now.
-  bool open() const { return link != nullptr && ready && !away; }
+  bool open() const { return link != nullptr && ready && !suspended; }
   // `which` is the link in use, the offered one, or an old one.
   bool uses(const transport::Link& which) const {
     return link == &which || offered == &which ||

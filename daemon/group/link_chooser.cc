@@ -26,7 +26,7 @@ const LinkChoice* LinkChooser::find(uint64_t group, uint32_t node) const {
   return found == choices_.end() ? nullptr : &found->second;
 }
 
-// A link that a choice has taken or waits for must not be retired.
+// A link that a choice has taken or waits for must not be closed.
 bool LinkChooser::wants(const LinkId& link) const {
   return std::any_of(choices_.begin(), choices_.end(),
                      [&](const auto& entry) { return entry.second.link == link; });
@@ -124,7 +124,7 @@ void LinkChooser::try_candidates(EngineGroup& group, uint32_t node) {
   choice.link.reset();
   // The successor of a suspended node may have been killed again. The next message of a successor brings
   // another attempt (meet()), until the suspension is over.
-  if (group.is_away(node)) return;
+  if (group.is_suspended(node)) return;
   // With one candidate its own reason is the reason; with several there is none that counts.
   const std::string failures = choice.failures();
   group.fail(choice.candidates.size() == 1 ? Code::kLink : Code::kNoBackend, -1,

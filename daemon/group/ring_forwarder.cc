@@ -183,11 +183,11 @@ bool RingForwarder::drained() const {
     const auto& [number, out] = entry;
     const GroupPeer& peer = context_.peers[node_of(number)];
     // An unreachable node gets nothing any more; a suspended one may come back.
-    if (peer.left || (peer.link == nullptr && !peer.away)) return true;
+    if (!peer.takes_part() || (peer.link == nullptr && !peer.suspended)) return true;
     // Cells without room stay where they are once the receiving rank has departed, as nobody makes room.
     // Two ranks that send each other more than the rings hold, and depart, would otherwise keep both
     // nodes waiting for ever.
-    if (left_.contains(number % context_.layout().ranks)) return out.sent >= out.next;
+    if (departed_.contains(number % context_.layout().ranks)) return out.sent >= out.next;
     return out.sent >= context_.segment.ring(number).head.load(std::memory_order_acquire);
   });
 }

@@ -48,7 +48,7 @@ class RingForwarder {
   void tell_state(uint32_t node);
   void resume(uint32_t node);
   // This rank of another node has departed: it makes no more room for cells.
-  void on_rank_left(uint32_t rank) { left_.insert(rank); }
+  void on_rank_departed(uint32_t rank) { departed_.insert(rank); }
   // Nothing that local ranks have written waits to be carried to nodes and ranks that are still there.
   // True as well if the other end is unreachable for good.
   bool drained() const;
@@ -91,7 +91,7 @@ class RingForwarder {
   std::unordered_map<uint32_t, Outgoing> outgoing_;
   std::unordered_map<uint32_t, Incoming> incoming_;
   // ranks of other nodes that have departed
-  std::unordered_set<uint32_t> left_;
+  std::unordered_set<uint32_t> departed_;
 };
 
 }  // namespace hdt::daemon

@@ -121,7 +121,7 @@ void Dialer::begin_path(PeerLink& peer, RailPath& path) {
 
 // Connects to where the peer's rails came from, and says in the handshake that this end has no rail left
 // (Purpose::kNoRail). A peer that lives gives up its rails, which are dead as well, and dials. If nobody
-// or another daemon answers, the peer's daemon is gone (on_connection_lost()).
+// or another daemon answers, the peer's daemon has ended (on_connection_lost()).
 void Dialer::ask(PeerLink& peer) {
   peer.ask_at = Deadline::never();
   if (peer.link.up() || peer.ends.empty()) return;
@@ -149,17 +149,17 @@ void Dialer::ask(PeerLink& peer) {
   peer.ask_at = Deadline::after_ms(kAskEveryMs);
 }
 
-// A connection that this end has dialled is gone: before it was a rail, or after. Decides whether the
-// peer's daemon is gone, when the path is dialled again, and whether the whole link has failed.
+// A connection that this end has dialled has ended: before it was a rail, or after. Decides whether the
+// peer's daemon has ended, when the path is dialled again, and whether the whole link has failed.
 void Dialer::on_connection_lost(PeerLink& peer, const Connection& connection, bool asked, const Status& why,
                                 bool elsewhere) {
   RailPath* path = peer.path_of(connection);
   const bool refused = why.code() == Code::kNoDaemon;
   const bool was_there = asked || (path != nullptr && path->proven);
-  // 1. Nobody or another daemon listens where the peer did, and no rail is left: the peer's daemon is
-  //    gone. A path on which the peer has never been says nothing about it.
+  // 1. Nobody or another daemon listens where the peer did, and no rail is left: the peer's daemon has
+  //    ended. A path on which the peer has never been says nothing about it.
   if ((refused || elsewhere) && was_there && peer.announced && !peer.link.up()) {
-    peer.gone = true;
+    peer.daemon_ended = true;
     return peer.link.close({Code::kLink, elsewhere
                                              ? "another daemon listens where it did"
                                              : "its daemon does not listen any more: " + why.message()});

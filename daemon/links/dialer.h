@@ -39,7 +39,7 @@ class Dialer {
                            bool last);
   // Dials every path once. False: no path can even be tried, and the paths say why.
   bool dial(PeerLink& peer);
-  // A connection that this end has made is gone. `asked`: it was made by ask(). `elsewhere`: somebody else
+  // A connection that this end has made has ended. `asked`: it was made by ask(). `elsewhere`: somebody else
   // answered. May end the link.
   void on_connection_lost(PeerLink& peer, const transport::Connection& connection, bool asked,
                           const Status& why, bool elsewhere);

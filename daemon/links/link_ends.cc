@@ -23,7 +23,7 @@ void LinkTable::forget(PeerLink& peer, const Status& why) {
                devices_.backend_name(peer.backend), why.message(), LogTag{.node = settings_.node_name});
   });
   const LinkId id = peer.id;
-  const bool gone = peer.gone || peer.link.peer_ended();
+  const bool daemon_ended = peer.daemon_ended || peer.link.peer_ended();
   const auto found = links_.find(id);
   // 2. Its Link is on the call stack, so it is destroyed at the end of the round. From here on nothing
   //    may be left out: an exception is the matter of one group each.
@@ -36,7 +36,7 @@ void LinkTable::forget(PeerLink& peer, const Status& why) {
     if (rail.greeting != nullptr) connection->close();
   }
   // 4. The groups that use it, and whoever waits for it to come up.
-  user_.on_gone(peer, why, gone, !leads_to(id.node));
+  user_.on_down(peer, why, daemon_ended, !leads_to(id.node));
 }
 
 // An exception in an event of one connection ends that connection, or the link that it is a rail of, and no
@@ -81,8 +81,8 @@ void LinkTable::break_link(PeerLink& peer, const std::string& why) {
     reason = {Code::kInternal,
               "the daemon of node " + settings_.node_name + " could not go on with it: " + why};
   });
-  // A link that has never been up, or whose peer is gone, needs no successor.
-  const bool was_up = peer.announced && !peer.gone;
+  // A link that has never been up, or whose peer's daemon has ended, needs no successor.
+  const bool was_up = peer.announced && !peer.daemon_ended;
   auto paths = std::move(peer.paths);
   forget(peer, reason);
   if (!was_up || paths.empty()) return;
@@ -102,10 +102,10 @@ void LinkTable::say_broken(const LinkId& id, const std::string& name, uint32_t b
     path.dial_at = Deadline::never();
   }
   PeerLink& again = add(id, name, backend, group_class);
-  // Superseded from the start: no group takes it, and it ends when both ends have nothing for it to do.
+  // Draining from the start: no group takes it, and it ends when both ends have nothing for it to do.
   // It has the LinkId of the broken one, so its first rail comes to the peer's end of that. The hello
   // there holds another number (transports/link/notice.h), by which the peer's end knows that it is over.
-  again.superseded = again.replaces = true;
+  again.draining = again.replaces = true;
   again.first_dial_ms = settings_.connect_ms;
   again.paths = std::move(paths);
   if (!dialer_.dial(again)) links_.erase(id);

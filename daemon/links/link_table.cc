@@ -52,12 +52,12 @@ bool LinkTable::leads_to(const NodeId& node) const {
                      [&](const auto& entry) { return entry.first.node == node; });
 }
 
-// Groups of a class whose candidates are the same share a link. A superseded link is about to end, and
+// Groups of a class whose candidates are the same share a link. A draining link is about to end, and
 // the two ends could not agree to use it again.
 PeerLink* LinkTable::over(const NodeId& node, const std::string& group_class,
                           const LinkCandidate& candidate) const {
   for (auto& [id, peer] : links_) {
-    if (id.node == node && !peer->superseded && (peer->announced || peer->dialing()) &&
+    if (id.node == node && !peer->draining && (peer->announced || peer->dialing()) &&
         peer->group_class == group_class && devices_.backend_name(peer->backend) == candidate.backend &&
         same_pairs(candidate, peer->paths)) {
       return peer.get();

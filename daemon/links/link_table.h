@@ -32,7 +32,7 @@ class LinkTable : public transport::LinkObserver {
  public:
   using Links = std::map<LinkId, std::unique_ptr<PeerLink>>;
   // A connection, from its first event to its release. `peer` is null until an accepted one is known, and
-  // after its link has gone.
+  // after its link went down.
   struct Rail {
     enum class Origin : uint8_t { kAccepted, kDialled, kAsking };
     PeerLink* peer = nullptr;

@@ -6,7 +6,7 @@
 // is lost. The other node has no paths. While it has no rail, it informs the dialer, and learns whether
 // the dialer's daemon still lives.
 //
-// The states (docs/glossary.md): dialing while `announced` is false, then up, draining once `superseded`
+// The states (docs/glossary.md): dialing while `announced` is false, then up, draining once `draining`
 // is set, and down when the Link has reported that.
 //
 // Owner: LinkTable; the engine's thread.
@@ -96,18 +96,18 @@ struct PeerLink {
   bool announced = false;
   // the other daemon does not listen any more, so its successor may come; this says why the link went
   // down, and is no state
-  bool gone = false;
+  bool daemon_ended = false;
   // the measurement; nothing: none can be made, or not yet
   std::optional<LinkProbe> probe;
   // no group takes the link any more; it ends when none uses it
-  bool superseded = false;
+  bool draining = false;
   // in the place of a link that this end has broken: it comes up to report that
   bool replaces = false;
   // the peer has been asked for the acknowledgements that are missing at the end
   bool hurried = false;
-  // What this end and the other have sent of that: LinkUnused.
-  bool unused_here = false;
-  bool unused_there = false;
+  // This end and the other have sent LinkDrained.
+  bool drained_here = false;
+  bool drained_there = false;
   // the latest group of which this end has answered that it has none
   uint64_t told_stray = 0;
   // its groups have its rates, or know that there are none

@@ -42,7 +42,7 @@ Result<Brought> bring(UniqueFd fd, const struct stat& file) {
 Result<Adoption::Found> Adoption::find(const ipc::AdoptRequest& request, uint32_t uid, UniqueFd fd) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) return Status::from_errno("fstat of a group's memory", errno);
-  // A file is known by device and inode. The inode of a file that is gone may be given again, so entries
+  // A file is known by device and inode. The inode of a file that is deleted may be given again, so entries
   // of groups that have ended must go first.
   std::erase_if(known_, [](const auto& entry) { return entry.second.memory.expired(); });
   const std::pair<dev_t, ino_t> name{file.st_dev, file.st_ino};

@@ -50,7 +50,7 @@ class Adoption {
   Result<GroupSpec> describe(const Found& group, const NodeInfo& node) const;
 
  private:
-  // A group that some rank has brought. The entry is dropped when the group's memory is gone here.
+  // A group that some rank has brought. The entry is dropped when the group's memory is freed here.
   struct Known {
     uint64_t id;
     std::weak_ptr<SharedMemory> memory;

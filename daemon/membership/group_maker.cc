@@ -143,7 +143,7 @@ void GroupMaker::on_join(LocalJoin join) {
       channels_.send(pending.channel, Cancel{key, why.code(), request.rank, why.message()});
     refuse(key, why);
   };
-  // A rank that has declined has gone, so this one belongs to another run of the job.
+  // A rank that has declined does not come again, so this one belongs to another run of the job.
   if (same_rank != pending.joins.end() && same_rank->second.request.code != Code::kSuccess && !pending.made) {
     user_.refused(same_rank->second, {Code::kMismatch, "the rank has come again"});
     pending.joins.erase(std::exchange(same_rank, pending.joins.end()));
@@ -256,10 +256,10 @@ void GroupMaker::refuse(const GroupKey& key, const Status& why) {
   if (!pending.given_up) return;
   number_ranks(pending.joins);
   unseated_.insert(std::move(entry));
-  tell_lost();
+  tell_failed();
 }
 
-void GroupMaker::on_session_gone(uint64_t session, const std::string& how) {
+void GroupMaker::on_session_ended(uint64_t session, const std::string& how) {
   for (auto& group : groups_) {
     auto& pending = group.second;
     if (pending.made) continue;  // the engine finds out when the rank is attached
@@ -468,7 +468,7 @@ void GroupMaker::on_closed(ChannelId channel, const Status& why) {
 }
 
 void GroupMaker::on_time() {
-  tell_lost();
+  tell_failed();
   std::vector<std::pair<GroupKey, Status>> late;
   for (auto& [key, pending] : groups_) {
     if (pending.made) {  // the engine's group has the deadline now

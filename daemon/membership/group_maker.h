@@ -88,12 +88,12 @@ class GroupMakerUser {
   // Fails a group that an engine has.
   virtual void fail(uint32_t engine, uint64_t group, const Outcome& outcome) = 0;
   // Answers a join with success, or with a failure. False: for want of memory the group did not learn whether
-  // the rank has a seat; lost() is to be repeated until it is.
+  // the rank has a seat; rank_failed() is to be repeated until it is.
   virtual bool joined(const LocalJoin& join, const MadeGroup& made) = 0;
   virtual void refused(const LocalJoin& join, const Status& why) = 0;
   // The rank with this local index will never take its seat in a group that has been made. False: as
   // joined().
-  virtual bool lost(const MadeGroup& made, uint32_t local) = 0;
+  virtual bool rank_failed(const MadeGroup& made, uint32_t local) = 0;
   // The ends at which this node can be reached for groups of a class, by engine.
   virtual std::vector<std::vector<RailEnd>> rails_for(const std::string& group_class) = 0;
 };
@@ -108,7 +108,7 @@ class GroupMaker {
   void on_join(LocalJoin join);
   // The session of a process has ended; `how` completes "rank 3 on node n0 ...". Its ranks in pending
   // groups are taken out. Groups that are made learn it from the engine.
-  void on_session_gone(uint64_t session, const std::string& how);
+  void on_session_ended(uint64_t session, const std::string& how);
   // Messages of the coordinator. They count only on the connection on which the ranks' Joins were sent.
   void on_membership(ChannelId from, const Membership& membership);
   void on_outcome(ChannelId from, const Outcome& outcome);
@@ -213,7 +213,7 @@ class GroupMaker {
   // as they are, which takes no memory.
   std::multimap<GroupKey, Pending> unseated_;
   // Reports them to their engines.
-  void tell_lost();
+  void tell_failed();
   // states 1 to 3
   std::map<GroupKey, Pending> groups_;
   // A group in state 4. Kept so that other processes that come with its key are refused by name.

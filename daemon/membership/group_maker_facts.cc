@@ -9,7 +9,7 @@ namespace hdt::daemon {
 namespace {
 
 // The pause before the loss of ranks is reported to engines again, in ms.
-constexpr int64_t kTellLostMs = 10;
+constexpr int64_t kTellFailedMs = 10;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ std::vector<MakingFacts> GroupMaker::making() const {
 
 std::optional<Deadline> GroupMaker::next_time() const {
   std::optional<Deadline> next;
-  if (!unseated_.empty()) next = Deadline::after_ms(kTellLostMs);
+  if (!unseated_.empty()) next = Deadline::after_ms(kTellFailedMs);
   for (const auto& [key, pending] : groups_) {
     if (pending.made && pending.to_fail == Code::kSuccess) continue;
     const Deadline time =
@@ -48,7 +48,7 @@ std::optional<Deadline> GroupMaker::next_time() const {
   return next;
 }
 
-// There may be no memory for the reason. That the ranks are lost fails the group in any case.
+// There may be no memory for the reason. That its ranks count as failed fails the group in any case.
 void GroupMaker::give_up(const GroupKey& key, const std::string& why) {
   const auto found = groups_.find(key);
   if (found == groups_.end()) return;
@@ -62,10 +62,10 @@ void GroupMaker::give_up(const GroupKey& key, const std::string& why) {
   refuse(key, failure);
 }
 
-void GroupMaker::tell_lost() {
+void GroupMaker::tell_failed() {
   for (auto& [key, pending] : unseated_) {
     std::erase_if(pending.joins, [&made = *pending.made, this](const auto& entry) {
-      return user_.lost(made, entry.second.local);
+      return user_.rank_failed(made, entry.second.local);
     });
   }
   std::erase_if(unseated_, [](const auto& entry) { return entry.second.joins.empty(); });

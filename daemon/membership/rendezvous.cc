@@ -254,9 +254,10 @@ std::vector<Rendezvous::Reply> Rendezvous::on_closed(ChannelId channel) {
     if (member == group.members.end()) continue;
     // A node that has reported success needs the coordinator no more.
     if (const auto node = group.nodes.find(channel); node != group.nodes.end() && node->second) continue;
-    auto refused = refuse(key, group, Code::kRankLost, static_cast<int32_t>(member->first),
-                          "node " + member->second.join.node.name + " (rank " +
-                              std::to_string(member->first) + ") went away while the group was made");
+    auto refused =
+        refuse(key, group, Code::kRankLost, static_cast<int32_t>(member->first),
+               "node " + member->second.join.node.name + " (rank " + std::to_string(member->first) +
+                   ") has failed: its connection ended while the group was made");
     std::erase_if(refused, [channel](const Reply& reply) { return reply.to == channel; });
     replies.insert(replies.end(), refused.begin(), refused.end());
     over.push_back(key);

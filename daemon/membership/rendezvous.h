@@ -9,7 +9,7 @@
 //    same address. Only for Meeting::kAddress.
 // 3. complete: the Membership was sent, and some nodes have not reported success yet. If anything fails
 //    now, all nodes are informed.
-// 4. gone: erased here. The group works, or all who had joined got the reason why not (refused_meetings.h
+// 4. over: erased here. The group works, or all who had joined got the reason why not (refused_meetings.h
 //    remembers it for those who come later).
 //
 // Owner and thread: Control; the control thread.

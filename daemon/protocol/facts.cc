@@ -42,7 +42,7 @@ static void from_json(const nlohmann::json& json, Operation& o) {
 
 namespace hdt::daemon {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, left, end, calls, operations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, pid, process, departed, end, calls, operations)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerFacts, node, linked, writes, arrivals, quiet_ns, in_flight)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupNodeFacts, name, control, ranks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFacts, id, name, group_class, users, ended, code, failed_rank,
@@ -121,7 +121,7 @@ void complete(GroupFacts& group, const TickScale& scale) {
     rank.records.clear();
     // A rank that has just joined may not have a seat, and so no pid, yet. A rank that has departed may
     // have ended in order; its process is not looked for.
-    if (!rank.left) rank.process = rank.pid != 0 ? process_state(rank.pid) : "?";
+    if (!rank.departed) rank.process = rank.pid != 0 ? process_state(rank.pid) : "?";
   }
 }
 

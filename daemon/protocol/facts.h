@@ -28,7 +28,7 @@ struct RankFacts {
   // no such process. Set by complete().
   std::string process;
   // it has departed: it makes no more calls
-  bool left = false;
+  bool departed = false;
   // how it failed, as the rest of a sentence: "(pid 7) ended without leaving the group"; "": it has not
   std::string end;
   // the number of collective calls that it has entered

@@ -37,7 +37,7 @@ namespace hdt::daemon {
 inline constexpr uint32_t kPeerMagic = 0x48445450;
 // Counted up with each change of any message between daemons: of the handshake, control_messages.h,
 // wire.h, or the JSON of facts.h. Daemons of different versions refuse each other (kVersion).
-inline constexpr uint32_t kPeerVersion = 16;
+inline constexpr uint32_t kPeerVersion = 17;
 
 // The purpose of a connection.
 // - kControl: messages of the control threads.

@@ -60,8 +60,8 @@ void fields(auto& c, Is<OutputMessage> auto& m) {
   c.bytes(m.region.bytes);
   c.number(m.offset);
 }
-void fields(auto& c, Is<RankLeft> auto& m) { c.number(m.group, m.rank, m.entered); }
-void fields(auto& c, Is<NodeLeft> auto& m) { c.number(m.group, m.from); }
+void fields(auto& c, Is<RankDeparted> auto& m) { c.number(m.group, m.rank, m.entered); }
+void fields(auto& c, Is<NodeDeparted> auto& m) { c.number(m.group, m.from); }
 void fields(auto& c, Is<GroupSeated> auto& m) { c.number(m.group, m.from); }
 void fields(auto& c, Is<GroupFailed> auto& m) {
   c.number(m.group, m.code, m.rank);
@@ -92,7 +92,7 @@ void fields(auto& c, Is<ClassReady> auto& m) {
 }
 void fields(auto& c, Is<ClassCommit> auto& m) { c.number(m.group, m.change, m.commit); }
 void fields(auto& c, Is<LinkMoved> auto& m) { c.number(m.group); }
-void fields(auto& c, Is<LinkUnused> auto& m) { c.number(m.group); }
+void fields(auto& c, Is<LinkDrained> auto& m) { c.number(m.group); }
 
 namespace {
 
@@ -113,7 +113,7 @@ bool is_valid(const ProbeMessage& m) {
 // kSuccess is an answer as well.
 bool is_valid(const ClassReady& m) { return is_code(m.code); }
 // It concerns the link, so no group may be named.
-bool is_valid(const LinkUnused& m) { return m.group == 0; }
+bool is_valid(const LinkDrained& m) { return m.group == 0; }
 
 }  // namespace
 

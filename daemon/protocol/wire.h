@@ -133,14 +133,14 @@ struct OutputMessage {
   uint64_t offset;
 };
 // "Rank `rank` has departed after `entered` calls." A later call that needs this rank fails.
-struct RankLeft {
+struct RankDeparted {
   uint64_t group;
   uint32_t rank;
   uint64_t entered;
 };
 // "All my ranks have departed and nothing of mine will be written to you any more." The last message of a
 // node in a group. It waits until the group is on one link, since links are not ordered among each other.
-struct NodeLeft {
+struct NodeDeparted {
   uint64_t group;
   uint32_t from;
 };
@@ -229,16 +229,17 @@ struct LinkMoved {
 };
 // "No group of mine uses this link any more, and all that I wrote has arrived." When both ends have sent
 // it, the end that dialled closes the link.
-struct LinkUnused {
+struct LinkDrained {
   // always 0: it concerns the link
   uint64_t group;
 };
 // The first byte of an encoded message is the index of its alternative here. A change of the order is a
 // change of the protocol (kPeerVersion in handshake.h).
-using EngineMessage = std::variant<std::monostate, GroupHello, ChunkCredit, CellCredit, CallMessage, RankLeft,
-                                   NodeLeft, GroupFailed, OutputMessage, ProbeMessage, RatesMessage,
-                                   ClassPrepare, ClassEnds, ClassReady, ClassCommit, LinkMoved, LinkUnused,
-                                   ChunkState, RingState, Resume, GroupSeated, GroupReady, GroupUnknown>;
+using EngineMessage =
+    std::variant<std::monostate, GroupHello, ChunkCredit, CellCredit, CallMessage, RankDeparted, NodeDeparted,
+                 GroupFailed, OutputMessage, ProbeMessage, RatesMessage, ClassPrepare, ClassEnds, ClassReady,
+                 ClassCommit, LinkMoved, LinkDrained, ChunkState, RingState, Resume, GroupSeated, GroupReady,
+                 GroupUnknown>;
 
 // The maximum number of tags in one ChunkState. If there are more, several are sent.
 inline constexpr uint32_t kMaxTags = 1024;

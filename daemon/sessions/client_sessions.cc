@@ -2,7 +2,7 @@
 // messages, and its end. client_admission.cc has what comes before, client_memory.cc what concerns shared
 // memory.
 //
-// A session may end inside nearly every call (its process violates a rule, does not read, or has gone).
+// A session may end inside nearly every call (its process violates a rule, does not read, or has ended).
 // So functions take the session's number and look it up again after such a call, and loops over all
 // sessions use a copy of the numbers.
 #include "daemon/sessions/client_sessions.h"
@@ -335,7 +335,7 @@ Status ClientSessions::claim_unread(ClientSession& client) {
 }
 
 // Never blocks: the socket is non-blocking, and a process whose socket is full has stopped reading. False:
-// the session is gone or will be.
+// the session has ended or will end.
 bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std::span<const int> fds) {
   ClientSession* client = find(number);
   if (client == nullptr) return false;
@@ -351,9 +351,9 @@ bool ClientSessions::send(uint64_t number, std::span<const std::byte> bytes, std
     look_at_ = Deadline::after_ms(0);
   }
   if (sent.is_ok()) return true;
-  // A process that does not read its answers is treated as gone. Shutting its socket makes the next read
-  // find the end, where the session is ended; it must not end inside this call, which may come from
-  // anywhere.
+  // A process that does not read its answers is treated as one that has ended. Shutting its socket makes
+  // the next read find the end, where the session is ended; it must not end inside this call, which may
+  // come from anywhere.
   warn_for(*client, sent.message());
   ::shutdown(client->socket.get(), SHUT_RDWR);
   return false;
@@ -386,14 +386,14 @@ void ClientSessions::end(uint64_t number, const std::string& how) {
   ClientSession* client = find(number);
   if (client == nullptr) return;
   // The handler first, while the session's entry exists: it looks at its seats.
-  handler_.on_gone(number, how);
+  handler_.on_session_ended(number, how);
   // Taken out of epoll explicitly: if somebody holds a copy of the descriptor, closing does not do it.
   for (const int fd : {client->socket.get(), client->process.get()}) {
     if (fd < 0) continue;
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
     by_fd_.erase(fd);
   }
-  // The session's claims end with its entry. Engines forget its memory in on_gone().
+  // The session's claims end with its entry. Engines forget its memory in on_session_ended().
   for (const auto& [memory, block] : client->memories) memory_owners_.erase(memory);
   asking_.erase(number);
   sessions_.erase(number);

@@ -5,7 +5,7 @@
 // A session passes through these states: accepted (counted against its user's limit, and closed after
 // hello_ms without a hello), greeted (it has a page and eventfds, and may ask for anything), ended. It
 // ends when its process ends, when its socket is closed, or when it is refused. For its ranks the
-// handler's on_gone() is the end.
+// handler's on_session_ended() is the end.
 //
 // Fairness: a session is read a few messages at a time, and not at all while an answer to a question is
 // on its way. What lasts is claimed from UserLimits.
@@ -52,7 +52,7 @@ struct Seat {
   bool told_failure = false;
   bool told_deadline = false;
 
-  // Whether both seats are in the same group: their memory is one object, even if it is gone.
+  // Whether both seats are in the same group: their memory is one object, even if it is freed.
   bool same_group(const Seat& other) const {
     return !memory.owner_before(other.memory) && !other.memory.owner_before(memory);
   }
@@ -145,7 +145,7 @@ class SessionHandler {
   virtual void on_open(uint64_t session, const ipc::MemoryRequest& request) = 0;
   // The session ends; `how` completes "rank 3 ...". Its entry is erased afterwards. May be called twice
   // for one session if something throws.
-  virtual void on_gone(uint64_t session, const std::string& how) = 0;
+  virtual void on_session_ended(uint64_t session, const std::string& how) = 0;
 };
 
 class ClientSessions {
@@ -194,7 +194,7 @@ class ClientSessions {
   const ClientSession* owner_of(uint64_t memory) const;
   // The memory is shared no more. A number that the session does not share is ignored.
   void forget_memory(ClientSession& client, uint64_t memory);
-  // Ends a seat: the process has left the group. What it shared there is shared no more.
+  // Ends a seat: the process has departed from the group. What it shared there is shared no more.
   void end_seat(ClientSession& client, uint32_t handle);
   const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
   // Sends a message, with descriptors if there are any. False: the session has ended, or ends now because

@@ -15,17 +15,17 @@ void fail_mismatch(const NodeAccess& access, uint64_t sequence, const ipc::Call&
                   ipc::describe(mine) + ", rank " + std::to_string(rank) + " calls " + ipc::describe(theirs));
 }
 
-bool fail_if_left(const NodeAccess& access, uint64_t sequence) {
+bool fail_if_departed(const NodeAccess& access, uint64_t sequence) {
   for (uint32_t i = 0; i < access.layout().local_ranks; ++i) {
     const ipc::RankState& rank_state = access.segment.rank_state(i);
-    if (rank_state.left.load(std::memory_order_acquire) == 0) continue;
+    if (rank_state.departed.load(std::memory_order_acquire) == 0) continue;
     // The departure is looked at first, the calls afterwards: a rank makes no call after it has
-    // departed, so `entered` is final. acquire on `left` pairs with the release in
+    // departed, so `entered` is final. acquire on `departed` pairs with the release in
     // Communicator::leave().
     const uint64_t entered = rank_state.entered.load(std::memory_order_acquire);
     if (entered > sequence) continue;
     access.fail(Code::kRankLost, static_cast<int32_t>(access.rank_of(i)),
-                "rank " + std::to_string(access.rank_of(i)) + " left the group (class " +
+                "rank " + std::to_string(access.rank_of(i)) + " departed from the group (class " +
                     access.segment.header().group_class + ") after " + std::to_string(entered) +
                     " collective calls; call " + std::to_string(sequence) + " needs it");
     return true;

@@ -47,7 +47,7 @@ void fail_mismatch(const NodeAccess& access, uint64_t sequence, const ipc::Call&
                    const ipc::Call& theirs);
 // Fails the group with kRankLost if a rank of this node has departed without making call `sequence`.
 // True if so.
-bool fail_if_left(const NodeAccess& access, uint64_t sequence);
+bool fail_if_departed(const NodeAccess& access, uint64_t sequence);
 
 // The minimum of a counter over the rank states of this node, this rank included. acquire: the data that
 // every rank has stored before its counter is visible afterwards.

@@ -50,7 +50,7 @@ Finder& finder() {
 Result<std::shared_ptr<Session>> shared_session(
     Finder& all, const std::string& socket, int64_t timeout_ms,
     const std::function<std::function<void()>()>& become_host = {}) {
-  if (auto open = all.sessions[socket].lock(); open != nullptr && !open->lost()) return open;
+  if (auto open = all.sessions[socket].lock(); open != nullptr && !open->failed()) return open;
   auto session = Session::open(socket, become_host, timeout_ms);
   if (session.is_ok()) all.sessions[socket] = session.value();
   return session;

@@ -71,7 +71,7 @@ void Session::read() {
     read_on();
   } catch (const std::bad_alloc&) {
     if (*alive)
-      mark_lost(
+      mark_failed(
           {Code::kSystem, "process " + own_process() + " has no memory to receive its daemon's messages"});
   }
 }
@@ -83,10 +83,10 @@ void Session::read_on() {
     bool final = false;
     const Status ended = hear(final);
     if (!*alive) return;
-    if (final) return mark_lost(ended);
+    if (final) return mark_failed(ended);
     const Status found = find_successor();
     if (!*alive) return;
-    if (!found.is_ok()) return mark_lost(found);
+    if (!found.is_ok()) return mark_failed(found);
   }
 }
 
@@ -96,7 +96,7 @@ Status Session::hear(bool& final) {
   const auto alive = alive_;
   for (;;) {
     auto packet = receive_packet(wire().socket.get());
-    if (!packet.is_ok()) return {Code::kDaemonLost, "the daemon at " + path_ + " went away"};
+    if (!packet.is_ok()) return {Code::kDaemonLost, "the daemon at " + path_ + " ended"};
     const auto kind = ipc::kind_of(packet.value().bytes);
     if (kind.is_ok() && kind.value() == Kind::kRefused) {
       final = true;
@@ -109,28 +109,28 @@ Status Session::hear(bool& final) {
   }
 }
 
-// 1. Note that there is no daemon, and inform the communicators (on_away), without the lock.
+// 1. Note that there is no daemon, and inform the communicators (on_suspended), without the lock.
 // 2. Return if none will come. If the daemon was embedded, wait until this process needs one.
 // 3. Until the deadline: host a daemon if possible, try to greet one, hand over.
 // 4. Make the new connection the present one, send what has been kept for it, and ring for every group.
 Status Session::find_successor() {
   const auto alive = alive_;
   const int64_t wait_ms = wire().welcome.restart_ms;
-  const Status last(Code::kDaemonLost, "the daemon at " + path_ + " went away");
+  const Status last(Code::kDaemonLost, "the daemon at " + path_ + " ended");
   std::string since = " and was not started again within " + std::to_string(wait_ms) + " ms";
   const bool embedded = wire().welcome.host_pid != 0;
-  std::vector<std::function<void()>> away;
+  std::vector<std::function<void()>> suspended;
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return last;
     connected_ = false;
-    // Answers of the daemon that is gone belong to requests that will be sent again.
+    // Answers of the daemon that has ended belong to requests that will be sent again.
     answers_.clear();
     late_.clear();
-    for (const auto& [number, membership] : memberships_) away.push_back(membership.on_away);
+    for (const auto& [number, membership] : memberships_) suspended.push_back(membership.on_suspended);
     changed_.notify_all();
   }
-  for (const auto& tell : away) {
+  for (const auto& tell : suspended) {
     if (tell) tell();
   }
   if (!*alive) return last;
@@ -158,7 +158,7 @@ Status Session::find_successor() {
         wires_.push_back(wire.take());
         for (const auto& notice : std::exchange(unsent_, {})) (void)send(this->wire(), notice);
         connected_ = true;
-        // A thread that rang in between rang at the daemon that is gone.
+        // A thread that rang in between rang at the daemon that has ended.
         for (const auto& [number, membership] : memberships_)
           ring(membership.joined->engine, membership.joined->handle);
         changed_.notify_all();
@@ -239,20 +239,20 @@ void Session::on_not_adopted(const ipc::GroupNotice& notice) {
       return true;
     });
   }
-  for (const Membership& membership : refused) membership.on_lost(why);
+  for (const Membership& membership : refused) membership.on_failed(why);
 }
 
 // The callbacks run without the lock: they may call back into the session.
-void Session::mark_lost(const Status& why) {
+void Session::mark_failed(const Status& why) {
   std::map<uint64_t, Membership> memberships;
   {
     const std::lock_guard lock(mutex_);
-    lost_why_ = why;
-    lost_.store(true, std::memory_order_release);
+    failed_why_ = why;
+    failed_.store(true, std::memory_order_release);
     memberships.swap(memberships_);
     changed_.notify_all();
   }
-  for (auto& [number, membership] : memberships) membership.on_lost(why);
+  for (auto& [number, membership] : memberships) membership.on_failed(why);
 }
 
 // 1. Wait until there is a daemon.
@@ -268,8 +268,8 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
   changed_.notify_all();
   for (;;) {
     // No deadline is needed: the reader thread gives up waiting for a daemon in time.
-    changed_.wait(lock, [this] { return connected_ || lost(); });
-    if (lost()) return lost_why_;
+    changed_.wait(lock, [this] { return connected_ || failed(); });
+    if (failed()) return failed_why_;
     const uint64_t life = life_;
     if (only_in_life != nullptr) *only_in_life = life;
     lock.unlock();
@@ -280,7 +280,7 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
     }
     lock.lock();
     const Deadline deadline = Deadline::after_ms(answer_ms);
-    while (connected_ && life_ == life && !lost()) {
+    while (connected_ && life_ == life && !failed()) {
       if (auto found = answers_.find(number); found != answers_.end()) {
         Packet packet = std::move(found->second);
         answers_.erase(found);
@@ -302,9 +302,9 @@ Result<Packet> Session::ask(uint64_t number, std::span<const std::byte> bytes, i
       const int64_t look_ns = why_not ? kWhyNotMs * kNsPerMs : kNsPerSecond;
       changed_.wait_for(lock, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), look_ns)));
     }
-    if (lost()) return lost_why_;
+    if (failed()) return failed_why_;
     if (only_in_life != nullptr)
-      return Status(Code::kDaemonLost, "the daemon at " + path_ + " went away before the group was made");
+      return Status(Code::kDaemonLost, "the daemon at " + path_ + " ended before the group was made");
   }
 }
 
@@ -441,7 +441,7 @@ Status Session::send_notice(std::span<const std::byte> bytes) {
   bool connected = false;
   {
     const std::lock_guard lock(mutex_);
-    if (lost()) return lost_why_;
+    if (failed()) return failed_why_;
     connected = connected_;
   }
   const Status sent = connected ? send(wire(), bytes) : Status(Code::kDaemonLost, "");

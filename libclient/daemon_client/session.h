@@ -5,7 +5,7 @@
 // States of the daemon, as the session sees it (docs/glossary.md):
 //   connected   it has answered the greeting; requests are sent and answered
 //   suspended   its socket is closed, and it may be started again within `restart_ms`; requests wait
-//   failed      no other daemon came in time, or it said that the session ends (lost()); requests fail
+//   failed      no other daemon came in time, or it said that the session ends (failed()); requests fail
 //
 // When the daemon ends without a message, the reader thread waits for one that is started in its place.
 // It hands over the memory of the process's groups and what the process shares, and the session goes on.
@@ -61,7 +61,7 @@ class Session {
   //
   // `become_host` is called if the daemon that answers is embedded in a process. It returns a function
   // that makes this process the host of the next daemon, if no other process is. The reader thread calls
-  // that function again and again while the daemon is gone.
+  // that function again and again while the daemon is suspended.
   static Result<std::shared_ptr<Session>> open(const std::string& socket,
                                                const std::function<std::function<void()>()>& become_host = {},
                                                int64_t timeout_ms = INT64_MAX);
@@ -99,7 +99,7 @@ class Session {
   Result<uint64_t> share(uint32_t handle, const SharedMemory& memory);
   // The memory is not shared any more. Not answered, so it never waits for a daemon.
   void unshare(uint64_t memory);
-  // To be called before the group with `handle` is left: memory that is shared in it goes with the seat,
+  // To be called before this process departs from the group with `handle`: memory that is shared in it goes with the seat,
   // and no successor is given it.
   void forget_shared(uint32_t handle);
   // Maps memory that another rank of the group with `handle` shares in it, by its number.
@@ -116,11 +116,11 @@ class Session {
   struct Membership {
     // Owned by the communicator; must stay until unwatch(). The session updates its `life`.
     JoinedGroup* joined = nullptr;
-    // The daemon is gone and no other one has come for the group, or the successor does not take it
+    // The daemon is failed: no other one has come for the group. Or the successor does not take the group
     // over.
-    std::function<void(const Status&)> on_lost;
-    // The daemon is gone, and another one may come.
-    std::function<void()> on_away;
+    std::function<void(const Status&)> on_failed;
+    // The daemon is suspended: its socket is closed, and another one may come.
+    std::function<void()> on_suspended;
   };
   // Adds a group. Returns a number for unwatch(); 0 if the session is failed already. May wait for a
   // successor.
@@ -128,15 +128,15 @@ class Session {
   // Removes a group; 0 and unknown numbers are ignored. No callback of it begins afterwards, except for
   // one for which the reader thread has already taken the list.
   void unwatch(uint64_t number);
-  // For the end of the process: ends the session without a message. Ranks that have not left are then
-  // lost, as they are when a process dies.
+  // For the end of the process: ends the session without a message. Ranks that have not departed are
+  // then failed, as they are when a process dies.
   void close();
   // Returns when a daemon, this one or its successor, has answered, or when it is known that none will.
   void await_daemon();
   // For tests: how long answers may take, in place of ten seconds. Before the first request.
   void set_answer_ms(int64_t answer_ms) { answer_ms_ = answer_ms; }
   // True once the session is failed, for good.
-  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
 
  private:
   // Counts a thread in `count` while it lives.
@@ -185,7 +185,7 @@ class Session {
   void undo(ipc::Kind kind, const Packet& packet);
   // The successor does not take a group over.
   void on_not_adopted(const ipc::GroupNotice& notice);
-  // Waits for another daemon in the place of the one that is gone, and hands over. Failure: none will
+  // Waits for another daemon in the place of the one that has ended, and hands over. Failure: none will
   // come.
   Status find_successor();
   // Waits until this process needs a daemon: it has a group, or a request waits. False: the session
@@ -201,8 +201,8 @@ class Session {
                      const Status& why) const;
   // Gives a new daemon what this process shares, its groups, and the failures that it has reported.
   Status hand_over(Wire& wire);
-  // The session is failed from now on: wakes all waiters and calls on_lost of all groups.
-  void mark_lost(const Status& why);
+  // The session is failed from now on: wakes all waiters and calls on_failed of all groups.
+  void mark_failed(const Status& why);
   // Sends `bytes` and waits for the answer filed under `number`, at most `answer_ms` of one daemon's
   // life. If the daemon is replaced meanwhile, its successor is asked. With `only_in_life` no second
   // daemon is asked (kDaemonLost); it is set to the life of the one that was. `answered_in` is set to the
@@ -268,9 +268,9 @@ class Session {
   // False while the daemon is suspended.
   bool connected_ = true;
   bool closing_ = false;
-  // Valid once lost_ is true.
-  Status lost_why_;
-  std::atomic<bool> lost_{false};
+  // Valid once failed_ is true.
+  Status failed_why_;
+  std::atomic<bool> failed_{false};
   // False once the session was destroyed. The reader thread holds a copy of the pointer: the session may
   // end in one of its callbacks.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

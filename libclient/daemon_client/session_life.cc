@@ -39,7 +39,7 @@ bool share_host(const std::string& one, const std::string& other) {
 // that is watched during this is handed over by watch() itself.
 Status Session::hand_over(Wire& wire) {
   const std::lock_guard lock(mutex_);
-  // From here on waiters know that their daemon is gone.
+  // From here on waiters know that their daemon has ended.
   ++life_;
   for (const auto& [number, shared] : shared_) {
     const std::array<int, 1> fds = {shared.fd};
@@ -83,14 +83,14 @@ void Session::close() {
 // that was killed just now. Which question is asked does not matter.
 void Session::await_daemon() { (void)rendezvous_address(); }
 
-// Two cases. kInProgress: the daemon has sent that its successor is to be asked. Or the daemon is gone,
+// Two cases. kInProgress: the daemon has sent that its successor is to be asked. Or the daemon has ended,
 // and the coordinator was this node's daemon (this rank hosts the meeting, or the coordinator's
 // addresses are ours): then the successor coordinates, and all who join ask it, too. A coordinator
 // elsewhere has given the group up.
 bool Session::can_ask_again(const ipc::JoinRequest& request, const std::string& own_address,
                             const Status& why) const {
   if (why.code() == Code::kInProgress) return true;
-  if (why.code() != Code::kDaemonLost || lost() || !become_host_) return false;
+  if (why.code() != Code::kDaemonLost || failed() || !become_host_) return false;
   return request.host != ipc::Hosting::kNone || share_host(request.rendezvous, own_address);
 }
 
@@ -167,8 +167,8 @@ Result<JoinedGroup> Session::join(ipc::JoinRequest request, const std::function<
     std::unique_lock lock(mutex_);
     // Until another daemon is there.
     changed_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(deadline.remaining_ns(), 0)),
-                      [&] { return lost() || (connected_ && life_ != life); });
-    if (lost()) return lost_why_;
+                      [&] { return failed() || (connected_ && life_ != life); });
+    if (failed()) return failed_why_;
     request.timeout_ms = deadline.remaining_ns() / kNsPerMs;
     if (request.timeout_ms <= 0)
       return Status(Code::kTimeout, "no group was made before the deadline: " + joined.status().message());
@@ -182,15 +182,15 @@ uint64_t Session::watch(Membership membership) {
   uint64_t number = 0;
   {
     std::unique_lock lock(mutex_);
-    if (lost()) return 0;
+    if (failed()) return 0;
     number = next_membership_++;
     told_.erase(joined.handle);
     memberships_[number] = std::move(membership);
     changed_.notify_all();
-    changed_.wait(lock, [this] { return connected_ || lost(); });
-    if (lost() || joined.life == life_) return number;
+    changed_.wait(lock, [this] { return connected_ || failed(); });
+    if (failed() || joined.life == life_) return number;
   }
-  // The daemon that gave the group has gone meanwhile, and the group was not among those that its
+  // The daemon that gave the group has ended meanwhile, and the group was not among those that its
   // successor was given: it is handed over here.
   const std::lock_guard sending(send_mutex_);
   const std::lock_guard lock(mutex_);

@@ -3,7 +3,7 @@
 //
 // A failure has one home, the group's shared memory. In a group of one node the rank that finds it
 // writes it there. In a group of several nodes the daemon does, since it has to send it to the other
-// nodes as well; only if the daemon is gone does the rank write it itself.
+// nodes as well; only if the daemon is failed does the rank write it itself.
 #include "libclient/group/communicator.h"
 
 #include <unistd.h>
@@ -126,15 +126,15 @@ Result<std::shared_ptr<Communicator>> Communicator::wrap(std::shared_ptr<Session
   std::weak_ptr<Communicator> weak = made;
   made->watch_ = made->session_->watch({&made->joined_,
                                         [weak](const Status& why) {
-                                          if (const auto alive = weak.lock()) alive->on_session_lost(why);
+                                          if (const auto alive = weak.lock()) alive->on_session_failed(why);
                                         },
                                         [weak] {
-                                          if (const auto alive = weak.lock()) alive->on_daemon_away();
+                                          if (const auto alive = weak.lock()) alive->on_daemon_suspended();
                                         }});
   // The daemon ended between the join and here, and no other one will come.
-  if (made->watch_ == 0) made->on_session_lost({Code::kDaemonLost, "the daemon went away"});
+  if (made->watch_ == 0) made->on_session_failed({Code::kDaemonLost, "the daemon ended"});
   const std::lock_guard lock(made->mutex_);
-  made->left_ = false;
+  made->departed_ = false;
   return made;
 }
 
@@ -224,15 +224,15 @@ void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   }
 }
 
-// An embedded daemon is gone with the process that hosted it. If that process was a rank of this group
-// and had not departed, the rank is lost, and the group fails. `hosts` is the daemon's own mark. On one
+// An embedded daemon ends with the process that hosted it. If that process was a rank of this group
+// and had not departed, the rank has failed, and the group fails. `hosts` is the daemon's own mark. On one
 // node the failure is written at once; between nodes the notice waits for the successor, which passes it
 // on.
-void Communicator::on_daemon_away() {
+void Communicator::on_daemon_suspended() {
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const ipc::RankState& rank_state = access_.segment.rank_state(i);
     if (rank_state.hosts.load(std::memory_order_acquire) == 0 ||
-        rank_state.left.load(std::memory_order_acquire) != 0)
+        rank_state.departed.load(std::memory_order_acquire) != 0)
       continue;
     const uint32_t rank = access_.rank_of(i);
     return fail(Code::kRankLost, static_cast<int32_t>(rank),
@@ -244,16 +244,18 @@ void Communicator::on_daemon_away() {
 
 // The daemon cannot be reached, so the failure is written here; every rank of the node does so, and the
 // first one counts. The other nodes notice by their links.
-void Communicator::on_session_lost(const Status& why) { access_.segment.fail(why.code(), -1, why.message()); }
+void Communicator::on_session_failed(const Status& why) {
+  access_.segment.fail(why.code(), -1, why.message());
+}
 
 // The operation's deadline begins here. After the push everything possible is done at once, so that a
-// small operation may be complete when this returns. The check of left_ and the push are under one lock,
+// small operation may be complete when this returns. The check of departed_ and the push are under one lock,
 // so leave() waits for everything that was submitted.
 template <typename Push>
 Result<std::shared_ptr<Operation>> Communicator::post(Push push) {
   auto operation = std::make_shared<Operation>(timeout_ms());
   const std::lock_guard lock(mutex_);
-  if (left_) return being_destroyed();
+  if (departed_) return being_destroyed();
   if (access_.segment.failed()) return access_.segment.failure();
   if (abandoned_) return Status(Code::kSystem, "a call of this rank has failed");
   push(operation);
@@ -393,7 +395,7 @@ bool Communicator::try_progress() {
 bool Communicator::run_express(const ipc::Call& call, const void* send, void* recv,
                                std::shared_ptr<Operation>& operation) {
   using Express = IntranodeQueue::Express;
-  if (intranode_queue_ == nullptr || left_ || abandoned_ || access_.segment.failed() ||
+  if (intranode_queue_ == nullptr || departed_ || abandoned_ || access_.segment.failed() ||
       !intranode_queue_->express(call, send, recv))
     return false;
   auto state = Express::kWaiting;

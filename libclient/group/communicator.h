@@ -55,7 +55,7 @@ struct CommunicatorOptions {
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   // Wraps a group that was joined and takes this rank's seat. Returns when all ranks of the group are
-  // seated, or with the reason why one of them cannot be; this rank has left the group then. Also
+  // seated, or with the reason why one of them cannot be; this rank has departed from the group then. Also
   // measures how long the daemon takes to answer (groups of several nodes; some ms).
   static Result<std::shared_ptr<Communicator>> make(const std::shared_ptr<Session>& session,
                                                     JoinedGroup joined, CommunicatorOptions options);
@@ -168,10 +168,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::string overdue() const;
   // Fails the group on all nodes. Any thread, with or without mutex_.
   void fail(Code code, int32_t rank, const std::string& text);
-  // Called by the session's reader thread: the daemon is gone for good, or does not take the group over.
-  void on_session_lost(const Status& why);
+  // Called by the session's reader thread: the daemon is failed, or does not take the group over.
+  void on_session_failed(const Status& why);
   // Called by the session's reader thread: the daemon has ended, and another one may come.
-  void on_daemon_away();
+  void on_daemon_suspended();
   // Submits an operation by `push`, under the lock.
   template <typename Push>
   Result<std::shared_ptr<Operation>> post(Push push);
@@ -183,7 +183,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions options_;
   std::atomic<int64_t> timeout_ms_;
   NodeAccess access_;
-  // Guards the queues, answer_until_, left_ and abandoned_. Held while this rank's part of an operation is
+  // Guards the queues, answer_until_, departed_ and abandoned_. Held while this rank's part of an operation is
   // done: copying and reducing happen under it.
   mutable std::mutex mutex_;
   std::unique_ptr<CallQueue> collectives_;
@@ -200,7 +200,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint64_t> shrinks_{0};
   // The number of this group in the session's list; 0: it is not in it.
   uint64_t watch_ = 0;
-  bool left_ = true;  // false while the rank has its seat
+  bool departed_ = true;  // false while the rank has its seat
   // Set by abandon(): the queues are empty, and their places in shared memory do not say so. From then on
   // nothing is submitted.
   bool abandoned_ = false;

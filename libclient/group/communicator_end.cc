@@ -27,8 +27,8 @@ void Communicator::leave() {
   if (deterministic_ != nullptr) deterministic_->finish();
   {
     const std::lock_guard lock(mutex_);
-    if (left_) return;
-    left_ = true;
+    if (departed_) return;
+    departed_ = true;
   }
   // This thread counts as a waiter, so the progress thread does not work on a communicator that goes
   // away.
@@ -46,7 +46,7 @@ void Communicator::leave() {
   // a failure that this rank has reported: ranks would take the departure for the cause. The daemon
   // reads that notice before the one of step 6, and then marks the departure itself.
   if (!told_daemon_.load(std::memory_order_acquire)) {
-    rank_state().left.store(1, std::memory_order_release);
+    rank_state().departed.store(1, std::memory_order_release);
     access_.ring_peers();
   }
   // An embedded daemon may have just ended. Its successor gets the group's memory from the ranks that
@@ -62,7 +62,7 @@ void Communicator::leave() {
 }
 
 // The ring of deterministic calls first: a rank that saw this group fail before would leave the ring, and
-// would be taken for lost there.
+// would be taken for failed there.
 void Communicator::fail_with(const Status& why) {
   if (deterministic_ != nullptr) deterministic_->fail(why);
   fail(why.code(), static_cast<int32_t>(options_.rank), why.message());

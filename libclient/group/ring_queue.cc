@@ -77,10 +77,10 @@ std::optional<uint32_t> RingQueue::next_sender() {
 }
 
 // acquire: a rank writes nothing after it has departed, so rings that are empty after this are so for good.
-bool RingQueue::all_others_left() const {
+bool RingQueue::all_others_departed() const {
   if (!access_.one_node() || access_.layout().local_ranks == 1) return false;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    if (i != access_.local && access_.segment.rank_state(i).left.load(std::memory_order_acquire) == 0)
+    if (i != access_.local && access_.segment.rank_state(i).departed.load(std::memory_order_acquire) == 0)
       return false;
   }
   return true;
@@ -93,12 +93,12 @@ bool RingQueue::match_some() {
   while (!unmatched_.empty()) {
     Unmatched& first = unmatched_.front();
     if (first.peer == ipc::kAnyRank) {
-      const bool final = all_others_left();  // before the rings are looked at
+      const bool final = all_others_departed();  // before the rings are looked at
       const auto sender = next_sender();
       if (!sender) {
         if (final) {
           access_.fail(Code::kRankLost, -1,
-                       "all other ranks have left the group (class " +
+                       "all other ranks have departed from the group (class " +
                            std::string(access_.segment.header().group_class) + "), and rank " +
                            std::to_string(access_.rank) + " receives from any rank");
         }
@@ -252,17 +252,17 @@ bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
   if (any && local) access_.segment.rank_state(local_of(peer)).doorbell.ring();
   if (any && !local) call_attention(index);
   if (completed) access_.rank_state().doorbell.ring();
-  // The peer has departed, and the ring is empty. `left` is loaded first: the peer writes nothing after
+  // The peer has departed, and the ring is empty. `departed` is loaded first: the peer writes nothing after
   // it has departed, so an empty ring is then final. A peer on another node is not found out here; the
   // daemon does not know which messages are expected.
-  const auto gone = [&] {
-    return access_.segment.rank_state(local_of(peer)).left.load(std::memory_order_acquire) != 0 &&
+  const auto departed = [&] {
+    return access_.segment.rank_state(local_of(peer)).departed.load(std::memory_order_acquire) != 0 &&
            tail == ring.head.load(std::memory_order_acquire);
   };
   // A message to oneself cannot be missing this way.
-  if (local && !stream.messages.empty() && peer != access_.rank && gone()) {
+  if (local && !stream.messages.empty() && peer != access_.rank && departed()) {
     access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
-                 "rank " + std::to_string(peer) + " left the group (class " +
+                 "rank " + std::to_string(peer) + " departed from the group (class " +
                      access_.segment.header().group_class + ") without sending message " +
                      std::to_string(stream.messages.front().number) + " to rank " +
                      std::to_string(access_.rank));

@@ -86,7 +86,7 @@ class RingQueue {
   // The next peer in turn that has sent a message that no receive in its stream waits for.
   std::optional<uint32_t> next_sender();
   // All other ranks have departed, so that what is not in the rings now never comes. Groups of one node.
-  bool all_others_left() const;
+  bool all_others_departed() const;
   // The index of the ring in which messages from this peer arrive.
   uint32_t incoming(uint32_t peer) const;
   bool is_local(uint32_t peer) const { return access_.order.node_of_rank[peer] == access_.node; }

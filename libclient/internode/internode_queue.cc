@@ -183,7 +183,7 @@ bool InternodeQueue::compare_calls(const Entry& entry) {
   if (compared_ > entry.sequence) return true;
   if (least(access_, &RankState::entered) <= entry.sequence) {
     // A rank that has not made the call may have departed.
-    (void)fail_if_left(access_, entry.sequence);
+    (void)fail_if_departed(access_, entry.sequence);
     return false;
   }
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {

@@ -149,7 +149,7 @@ bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std:
     std::memcpy(post.content, send, bytes);
   }
   post.sequence.store(sequence + 1, std::memory_order_release);
-  // For fail_if_left() of the other ranks: after a departure it says how many calls were made.
+  // For fail_if_departed() of the other ranks: after a departure it says how many calls were made.
   rank_state.entered.store(sequence + 1, std::memory_order_release);
   ++posted_;
   return true;
@@ -327,7 +327,7 @@ bool IntranodeQueue::work() {
   Entry& entry = calls_[index];
   if (!all_posted(entry.sequence, entry.call)) {
     // Only a call that this rank has made itself can be missing on a rank that has departed.
-    if (posted_ > entry.sequence) (void)fail_if_left(access_, entry.sequence);
+    if (posted_ > entry.sequence) (void)fail_if_departed(access_, entry.sequence);
     return false;
   }
   if (entry.protocol == Protocol::kUnknown) {

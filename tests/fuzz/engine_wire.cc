@@ -107,9 +107,9 @@ std::vector<Bytes> seeds() {
   ChunkState state{};
   state.tags = {1, 2, 3};
   for (const EngineMessage& note : std::initializer_list<EngineMessage>{
-           GroupHello{}, ChunkCredit{}, CellCredit{}, entered,       RankLeft{}, NodeLeft{},
-           failed,       output,        probe,        rates,         prepare,    ends,
-           ready,        ClassCommit{}, LinkMoved{},  LinkUnused{},  state,      RingState{},
+           GroupHello{}, ChunkCredit{}, CellCredit{}, entered,       RankDeparted{}, NodeDeparted{},
+           failed,       output,        probe,        rates,         prepare,        ends,
+           ready,        ClassCommit{}, LinkMoved{},  LinkDrained{}, state,          RingState{},
            Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}})
     all.push_back(behind(1, encode(note)));
   return all;

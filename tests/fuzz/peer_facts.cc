@@ -167,7 +167,7 @@ bool take_ranks(Choices input) {
     const auto how = input.get<uint8_t>();
     if (how % 4 == 0) rank.pid = static_cast<uint32_t>(::getpid());
     if (how % 4 == 1) rank.pid = UINT32_MAX;  // beyond what the system gives
-    rank.left = how % 4 == 2;
+    rank.departed = how % 4 == 2;
     for (int more = how / 4; more > 0 && !input.empty(); --more)
       rank.records.push_back(input.get<ipc::RecordCopy>());
   }
@@ -179,7 +179,7 @@ bool take_ranks(Choices input) {
     const bool known = process_state(static_cast<uint32_t>(::getpid())) != "?";  // whose /proc is it?
     if (known && rank.pid == static_cast<uint32_t>(::getpid())) HDT_HOLDS(rank.process == "R");
     if (known && rank.pid == UINT32_MAX) HDT_HOLDS(rank.process.empty());
-    if (rank.pid == 0) HDT_HOLDS(rank.process == (rank.left ? "" : "?"));
+    if (rank.pid == 0) HDT_HOLDS(rank.process == (rank.departed ? "" : "?"));
   }
   NodeFacts facts;
   facts.groups = {group};

@@ -101,11 +101,11 @@ std::string status_table(const nlohmann::json& status) {
       const int64_t pid = whole_at(rank, "pid");
       text += fmt::format("    rank {} here: pid {}, {} collective call(s){}{}{}\n", whole_at(rank, "rank"),
                           pid != 0 ? std::to_string(pid) : "not known", whole_at(rank, "calls"),
-                          carried(rank), samples_of(rank), flag_at(rank, "left") ? ", left" : "");
+                          carried(rank), samples_of(rank), flag_at(rank, "departed") ? ", departed" : "");
     }
     if (group.contains("failure")) text += "    " + text_at(group, "failure") + "\n";
     if (group.contains("stays_for"))
-      text += "    its ranks here have left; " + text_at(group, "stays_for") + "\n";
+      text += "    its ranks here have departed; " + text_at(group, "stays_for") + "\n";
   }
   text += fmt::format("\npeers: {}{}\n", list_at(status, "peers").size(), of_others(status, "peers"));
   for (const auto& peer : list_at(status, "peers")) {

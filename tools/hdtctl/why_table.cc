@@ -16,7 +16,7 @@ namespace {
 // it made.
 std::string doing(const nlohmann::json& row) {
   if (const std::string end = text_of(row, "end"); !end.empty()) return end;
-  if (flag_of(row, "left")) return "has left";
+  if (flag_of(row, "departed")) return "has departed";
   if (const std::string in = text_of(row, "in"); !in.empty()) {
     return fmt::format("in {} for {:.1f} s{}", in, row.value("in_s", 0.0),
                        flag_of(row, "others_there") ? "" : ", waits for others");

@@ -85,11 +85,11 @@ typedef enum {
   HDT_ERR_SYSTEM = 4, /* the operating system refused something; the message names the limit, if it is one */
   HDT_ERR_INTERNAL = 5,    /* a bug in HDT: please report the message */
   HDT_ERR_NO_DAEMON = 6,   /* the daemon that was asked for does not answer at its socket */
-  HDT_ERR_DAEMON_LOST = 7, /* the daemon went away while in use */
+  HDT_ERR_DAEMON_LOST = 7, /* the daemon ended while in use */
   HDT_ERR_VERSION = 8,     /* library and daemon, or two daemons, do not speak the same protocol */
   HDT_ERR_TIMEOUT = 9,     /* a deadline passed; the message names who had not come */
   HDT_ERR_MISMATCH = 10,   /* ranks called different things; the message names both calls */
-  HDT_ERR_RANK_LOST = 11,  /* a member of the group died or left; the message names it */
+  HDT_ERR_RANK_LOST = 11,  /* a rank of the group failed or departed; the message names it */
   HDT_ERR_LINK = 12,       /* no connection between two nodes works any more; the message names them */
   HDT_ERR_ABORTED = 13,    /* hdtCommAbort was called on some member */
   HDT_ERR_CONFIG = 14,     /* a configuration value is wrong; the message names file, line and key */
@@ -243,7 +243,7 @@ HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* 
                                  const hdtCommConfig_t* config);
 
 /* Makes a group of the ranks of `comm` without the `count` ranks in `excluded`, in their old order: a
- * group of the survivors, after some ranks were lost. Every rank that is not excluded calls it with the
+ * group of the survivors, after some ranks have failed. Every rank that is not excluded calls it with the
  * same set. `comm` may have failed, and keeps its state: its members have nothing to do but to call this.
  * HDT_ERR_TIMEOUT after the new group's timeout names the ranks that are missing; the call can then be
  * repeated with more ranks excluded. A config of NULL keeps the parent's class, daemon, timeout and
@@ -284,8 +284,8 @@ HDT_API hdtResult_t hdtCommGetAsyncError(hdtComm_t comm, hdtResult_t* async_erro
  * for an ended handle and in a forked process it is a constant text that says so. */
 HDT_API const char* hdtCommErrorMessage(hdtComm_t comm);
 
-/* The rank that the failure is about, such as the one that was lost. *rank is -1 while the communicator
- * works, and for a failure of no one rank. Ranks of several nodes may name different ones if several are lost
+/* The rank that the failure is about, such as the one that has failed. *rank is -1 while the communicator
+ * works, and for a failure of no one rank. Ranks of several nodes may name different ones if several fail
  * at the same time. Does not block. HDT_ERR_INVALID_ARGUMENT: an ended handle, or rank is NULL. */
 HDT_API hdtResult_t hdtCommFailedRank(hdtComm_t comm, int* rank);
 
@@ -407,7 +407,7 @@ HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
  * not that the message was received; a blocking send of a long message waits for its receiver. peer == own
  * rank is allowed if both are asynchronous or inside one group. HDT_ERR_INVALID_ARGUMENT: an ended handle, an
  * unknown type, a peer out of range, or a NULL buffer with a count above 0. A receive from a rank that has
- * left without sending fails with HDT_ERR_RANK_LOST on one node, and at the deadline between nodes. */
+ * departed without sending fails with HDT_ERR_RANK_LOST on one node, and at the deadline between nodes. */
 HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
@@ -420,8 +420,8 @@ HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int
  * were submitted first, from that rank or from any. So a receive that is submitted while one from any rank
  * waits gets no message before that one has its own. The messages of hdtGather to hdtAllToAllV are no
  * exception: do not call them while such a receive may take a message that is meant for them. Sizes and
- * errors are those of hdtRecv. Where all other ranks have left, it fails with HDT_ERR_RANK_LOST if they were
- * all on this rank's node, and at the deadline otherwise. */
+ * errors are those of hdtRecv. Where all other ranks have departed, it fails with HDT_ERR_RANK_LOST if they
+ * were all on this rank's node, and at the deadline otherwise. */
 HDT_API hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t comm,
                                hdtRequest_t* request);
 

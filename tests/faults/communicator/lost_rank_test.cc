@@ -81,7 +81,7 @@ TEST_P(LostRank, LeavesBeforeACollective) {
     if (rank != 1) ranks_[rank]->start("barrier");
   }
   EXPECT_EQ(ranks_[1]->call("destroy").result, HDT_SUCCESS);
-  expect_told(HDT_ERR_RANK_LOST, "rank 1 left");
+  expect_told(HDT_ERR_RANK_LOST, "rank 1 departed");
 }
 
 TEST_P(LostRank, Aborts) {

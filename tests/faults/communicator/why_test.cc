@@ -126,7 +126,7 @@ TEST_F(Why, RankLeftEarly) {
   const Ranks ranks = group({0, 1}, "left");
   EXPECT_EQ(ranks[1]->call("destroy").result, HDT_SUCCESS);
   EXPECT_EQ(ranks[0]->call("barrier").result, HDT_ERR_RANK_LOST);
-  EXPECT_EQ(ranks_of(await_verdict(world(), "left", "rank left early")), std::vector<int>{1});
+  EXPECT_EQ(ranks_of(await_verdict(world(), "left", "rank departed early")), std::vector<int>{1});
 }
 
 TEST_F(Why, Aborted) {
@@ -231,7 +231,7 @@ TEST_F(Why, TheDeadlinesErrorIsTheVerdict) {
 TEST_F(Why, GroupsThatHaveEndedAreRemembered) {
   for (const Ranks ranks = group({0, 1}, "over"); const auto& rank : ranks)
     EXPECT_EQ(rank->call("destroy").result, HDT_SUCCESS);
-  await_verdict(world(), "over", "nothing to do", 0, "its ranks here have left");
+  await_verdict(world(), "over", "nothing to do", 0, "its ranks here have departed");
 }
 
 TEST_F(Why, UnknownGroupsAreRefused) {

@@ -260,7 +260,7 @@ class Scribbler {
       // A little further than it was, or anything.
       counters[which]->store(below(2) == 0 ? counters[which]->load() + below(20) : value());
     } else {
-      std::atomic<uint32_t>* const flags[] = {&rank_state.left, &rank_state.echo_asked,
+      std::atomic<uint32_t>* const flags[] = {&rank_state.departed, &rank_state.echo_asked,
                                               &rank_state.attention_overflow};
       flags[which - std::size(counters)]->store(static_cast<uint32_t>(value()));
     }

@@ -47,7 +47,7 @@ class Verdicts(OnHosts):
 
     def test_a_rail_that_swallows_packets_is_named_dead(self):
         self.hosts.link(0, NIC, "blackhole")
-        self.assert_names_the_rail(self.await_verdict("dead rail"))
+        self.assert_names_the_rail(self.await_verdict("rail down"))
 
     def test_a_rail_at_a_tenth_of_its_rate_is_named_slow(self):
         self.hosts.link(0, NIC, "rate", "40m")

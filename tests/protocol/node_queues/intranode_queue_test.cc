@@ -256,7 +256,7 @@ TEST(IntranodeQueueTest, DifferentCallsFailTheGroupNamingBoth) {
 TEST(IntranodeQueueTest, ACallThatARankWillNeverMakeFails) {
   Ranks all(3, 1);
   int64_t data = 0;
-  all.node().segment().rank_state(2).left.store(1);
+  all.node().segment().rank_state(2).departed.store(1);
   const auto waiting = operation();
   all[0].push(call_of(Collective::kAllReduce, 1), &data, &data, waiting);
   all.run();

@@ -227,8 +227,8 @@ TEST(RingQueueTest, NobodyIsLeftToSend) {
   send_int(all, 2, 0, value);
   all.run();
   recv_any(all, 0, never);
-  all.node().segment().rank_state(1).left.store(1);
-  all.node().segment().rank_state(2).left.store(1);
+  all.node().segment().rank_state(1).departed.store(1);
+  all.node().segment().rank_state(2).departed.store(1);
   all.run();
   EXPECT_EQ(never.value, value) << "what was sent before leaving arrives";
   EXPECT_TRUE(all.node().segment().failure().is_ok());
@@ -236,7 +236,7 @@ TEST(RingQueueTest, NobodyIsLeftToSend) {
   recv_from(all, 0, 1, behind);
   all.run();
   EXPECT_EQ(all.node().segment().failure().code(), Code::kRankLost);
-  EXPECT_THAT(all.node().segment().failure().message(), HasSubstr("all other ranks have left"));
+  EXPECT_THAT(all.node().segment().failure().message(), HasSubstr("all other ranks have departed"));
   ASSERT_TRUE(all[0].most_urgent());
   all[0].fail_all(all.node().segment().failure());
   EXPECT_TRUE(all[0].empty());
@@ -263,7 +263,7 @@ TEST(RingQueueTest, AMessageThatWillNeverComeFails) {
   all[1].push_recv(0, data, 4, operation());
   all.run();
   EXPECT_TRUE(all.node().segment().failure().is_ok());
-  all.node().segment().rank_state(0).left.store(1);
+  all.node().segment().rank_state(0).departed.store(1);
   all.run();
   EXPECT_EQ(all.node().segment().failure().code(), Code::kRankLost);
   EXPECT_EQ(all.node().segment().failed_rank(), 0);
@@ -274,7 +274,7 @@ TEST(RingQueueTest, WhatWasSentBeforeLeavingArrives) {
   int sent = 42, received = 0;
   all[0].push_send(1, &sent, sizeof sent, operation());
   all.run();
-  all.node().segment().rank_state(0).left.store(1);
+  all.node().segment().rank_state(0).departed.store(1);
   all[1].push_recv(0, &received, sizeof received, operation());
   all.run();
   EXPECT_EQ(received, 42);

@@ -25,8 +25,8 @@ std::vector<EngineMessage> examples() {
           ChunkCredit{1, 2, 3},
           CellCredit{1, 2, 3, 4},
           CallMessage{1, 2, 3, call},
-          RankLeft{1, 2, 3},
-          NodeLeft{1, 2},
+          RankDeparted{1, 2, 3},
+          NodeDeparted{1, 2},
           GroupSeated{1, 2},
           GroupReady{1, 2},
           GroupUnknown{1},
@@ -42,7 +42,7 @@ std::vector<EngineMessage> examples() {
           ClassReady{1, 2, Code::kConfig, "no"},
           ClassCommit{1, 2, 1},
           LinkMoved{1},
-          LinkUnused{0}};
+          LinkDrained{0}};
 }
 
 std::vector<ControlMessage> control_examples() {
@@ -117,7 +117,7 @@ TEST(Wire, NotesRoundTripAndNeverReadBeyondTheirBytes) {
     EXPECT_EQ(decoded.index(), note.index());
     EXPECT_EQ(encode(decoded), bytes);
     const bool of_the_link =
-        std::holds_alternative<ProbeMessage>(note) || std::holds_alternative<LinkUnused>(note);
+        std::holds_alternative<ProbeMessage>(note) || std::holds_alternative<LinkDrained>(note);
     EXPECT_EQ(group_of(decoded), of_the_link ? 0U : 1U);
     for (size_t length = 0; length < bytes.size(); ++length) {
       EXPECT_TRUE(

@@ -22,7 +22,7 @@ TEST(LinkVerdict, NoRailWorks) {
   world.rail(0, "n1", "eth0", "down");
   world.rail(0, "n1", "eth1", "down");
   const Verdict verdict = judge(world.facts())[0];
-  EXPECT_EQ(verdict.cause, Cause::kDeadLink);
+  EXPECT_EQ(verdict.cause, Cause::kLinkDown);
   EXPECT_EQ(verdict.node, "n0");
   EXPECT_THAT(verdict.sentence, HasSubstr("no rail from node n0 to node n1 works: NIC went down"));
 }
@@ -32,7 +32,7 @@ TEST(LinkVerdict, OneOfTwoRailsIsDown) {
   world.rail(0, "n1", "eth0", "up");
   world.rail(0, "n1", "eth1", "down");
   const Verdict verdict = judge(world.facts())[0];
-  EXPECT_EQ(verdict.cause, Cause::kDeadRail);
+  EXPECT_EQ(verdict.cause, Cause::kRailDown);
   EXPECT_THAT(verdict.sentence, HasSubstr("the rail on eth1"));
 }
 

@@ -89,7 +89,7 @@ const Row kRows[] = {
      Cause::kNothingToDo,
      {},
      {}},
-    {"ProcessGone",
+    {"ProcessEnded",
      {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
@@ -97,28 +97,28 @@ const Row kRows[] = {
      },
      Cause::kDeadRank,
      {1},
-     {"rank 1 on node n0", "gone", "rank 0 is in call 0 (barrier)"}},
-    {"RankLost",
+     {"rank 1 on node n0", "has ended", "rank 0 is in call 0 (barrier)"}},
+    {"RankFailed",
      {0, 0, 1},
      [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 (pid 101) ended"); },
      Cause::kDeadRank,
      {1},
      {"dead rank: rank 1 (pid 101) ended"}},
-    {"RankLeft",
+    {"RankDeparted",
      {0, 0, 1},
-     [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 left the group"); },
-     Cause::kLeftEarly,
+     [](FactsBuilder& w) { w.fail(Code::kRankLost, 1, "rank 1 departed from the group"); },
+     Cause::kDepartedEarly,
      {1},
      {}},
     {"LeavesBeforeOthersKnow",
      {0, 0, 1},
      [](FactsBuilder& w) {
        w.enter(0, call("barrier", 0, 5));
-       w.rank(1).left = true;
+       w.rank(1).departed = true;
      },
-     Cause::kLeftEarly,
+     Cause::kDepartedEarly,
      {1},
-     {"left after 0 calls"}},
+     {"departed after 0 calls"}},
     {"Aborted",
      {0, 0, 1},
      [](FactsBuilder& w) { w.fail(Code::kAborted, 2, "rank 2 aborted"); },
@@ -143,7 +143,7 @@ const Row kRows[] = {
     {"LinkFailed",
      {0, 0, 1},
      [](FactsBuilder& w) { w.fail(Code::kLink, 2, "no rail"); },
-     Cause::kDeadLink,
+     Cause::kLinkDown,
      {2},
      {}},
     {"DaemonEnded",
@@ -176,12 +176,12 @@ const Row kRows[] = {
     {"SilentNodeOfAFailedGroup",
      {0, 0, 1},
      [](FactsBuilder& w) {
-       w.fail(Code::kRankLost, 2, "node n1 is gone");
+       w.fail(Code::kRankLost, 2, "node n1 has failed");
        w.silence(1);
      },
      Cause::kUnreachableDaemon,
      {2},
-     {"node n1 is gone"}},
+     {"node n1 has failed"}},
     {"MessageNotSent",
      {0, 0, 1},
      [](FactsBuilder& w) { w.enter(0, message("recv", 2, 7, 3)); },

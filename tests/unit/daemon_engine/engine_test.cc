@@ -89,7 +89,7 @@ class EngineOfOneNode : public ::testing::Test, private PlayedControl {
 // gets the message.
 TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
   ipc::Segment segment = make_group();
-  segment.rank_state(0).left.store(1);
+  segment.rank_state(0).departed.store(1);
   on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
   std::future<GroupFacts> ended = ended_.get_future();
   ASSERT_EQ(ended.wait_for(kAnswerTime), std::future_status::ready);
@@ -97,7 +97,7 @@ TEST_F(EngineOfOneNode, ARanksMessageThatItLeavesMayComeAfterTheEndOfItsGroup) {
   on_engine([&] {
     engine().sessions().leave(kSession, 0);
     engine().sessions().fail(kSession, 0, Code::kAborted, 0, "too late");
-    engine().sessions().lost(kSession, "ended");
+    engine().sessions().process_ended(kSession, "ended");
   });
   EXPECT_FALSE(segment.failed());
 }
@@ -116,7 +116,7 @@ TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
     const Deadline until = Deadline::after_ms(30'000);
     while (rank.echo_given.load() != 1 && !until.expired()) std::this_thread::yield();
     EXPECT_EQ(rank.echo_given.load(), 1U);
-    rank.left.store(1);
+    rank.departed.store(1);
     on_engine([&] { engine().sessions().leave(kSession, handle); });
     ASSERT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
     on_engine([&] { ended_ = {}; });  // for the next group
@@ -130,7 +130,7 @@ TEST_F(EngineOfOneNode, MemoryGoesWithASessionThatWasNotEntered) {
   const std::weak_ptr<SharedMemory> held = memory;
   on_engine([&] { engine().sessions().add_memory(kUnknown, 5, 0, std::move(memory)); });
   EXPECT_FALSE(held.expired());
-  on_engine([&] { engine().sessions().lost(kUnknown, "ended"); });
+  on_engine([&] { engine().sessions().process_ended(kUnknown, "ended"); });
   EXPECT_TRUE(held.expired());
 }
 
@@ -150,7 +150,7 @@ TEST_F(EngineOfOneNode, TwoGroupsOfOneIdAreNotMade) {
   });
   EXPECT_FALSE(ready.is_ok());
   EXPECT_FALSE(segment.failed());
-  segment.rank_state(0).left.store(1);
+  segment.rank_state(0).departed.store(1);
   on_engine([&] { engine().fail_all(Code::kDaemonLost, "the daemon ends"); });
   EXPECT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
 }

@@ -40,7 +40,7 @@ class GroupMakerTest : public ::testing::Test, public Channels, public GroupMake
     return !no_memory_;
   }
   void refused(const LocalJoin&, const Status& why) override { refused_.push_back(why); }
-  bool lost(const MadeGroup&, uint32_t local) override {
+  bool rank_failed(const MadeGroup&, uint32_t local) override {
     if (!no_memory_) lost_.push_back(local);
     return !no_memory_;
   }
@@ -147,7 +147,7 @@ TEST_F(GroupMakerTest, WhoDeclinesIsHeardAfterItsEnd) {
   join(1, Code::kSystem);
   ASSERT_EQ(sent_.size(), 1U);
   EXPECT_EQ(sent_[0].code, Code::kSystem);
-  maker_->on_session_gone(1, "ended");
+  maker_->on_session_ended(1, "ended");
   EXPECT_EQ(maker_->open_groups(), 1U);
   maker_->on_closed(kCoordinator, {Code::kLink, "refused"});
   for (const Deadline late = Deadline::after_ms(30'000); sent_.size() < 2 && !late.expired();)

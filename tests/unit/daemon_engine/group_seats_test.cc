@@ -100,11 +100,11 @@ TEST_F(GroupThatTakesItsSeats, ANodeThatComesBackIsToldAgain) {
   take_seat(group_, 0);
   EXPECT_FALSE(group_.is_made());
   group_.on_link_down(1, first_.a.link, {Code::kDaemonLost, "killed"}, true);
-  ASSERT_TRUE(group_.is_away(1));
+  ASSERT_TRUE(group_.is_suspended(1));
   EXPECT_TRUE(group_.is_made()) << "nothing is left that this daemon could do";
   come_up(second_);
   group_.on_message(1, Resume{kSeatedGroup, 1, 0, 0, 0}, second_.a.link);
-  ASSERT_FALSE(group_.is_away(1));
+  ASSERT_FALSE(group_.is_suspended(1));
   EXPECT_FALSE(group_.is_made()) << "the next one has not heard either";
   ASSERT_TRUE(second_.run_until([this] { return group_.is_made(); }));
   EXPECT_EQ(told(second_), 1);
@@ -147,9 +147,9 @@ TEST_F(GroupThatTakesItsSeats, OneNodeIsMadeOnceItsRanksHaveTheirs) {
 // other node learns of both, or it would keep its part for ever.
 TEST(GroupWithoutALink, SaysOnItsFirstLinkThatItHasFailedAndIsLeft) {
   EngineGroup group(played_spec({0, 1}), 0, std::make_unique<PlayedServices>());
-  group.fail(Code::kRankLost, 1, "a rank of the other node is gone");
-  group.local_rank_left(0);
-  EXPECT_TRUE(group.told_left());
+  group.fail(Code::kRankLost, 1, "a rank of the other node has failed");
+  group.local_rank_departed(0);
+  EXPECT_TRUE(group.departure_sent());
   EXPECT_TRUE(group.finished());
   LinkWorld world(3, 1);
   world.connect();
@@ -157,11 +157,11 @@ TEST(GroupWithoutALink, SaysOnItsFirstLinkThatItHasFailedAndIsLeft) {
   group.on_link_up(1, world.a.link, {}, 0);
   group.on_message(1, GroupHello{kSeatedGroup, 1, {}, kSuccessorMs}, world.a.link);
   EXPECT_FALSE(group.finished()) << "the other node has a part in it now";
-  EXPECT_NE(group.stays_for().find("has not left"), std::string::npos) << group.stays_for();
-  ASSERT_TRUE(world.run_until([&] { return sent<NodeLeft>(world) > 0; }));
+  EXPECT_NE(group.stays_for().find("has not departed"), std::string::npos) << group.stays_for();
+  ASSERT_TRUE(world.run_until([&] { return sent<NodeDeparted>(world) > 0; }));
   EXPECT_EQ(sent<GroupFailed>(world), 1);
-  EXPECT_EQ(sent<NodeLeft>(world), 1);
-  group.on_message(1, NodeLeft{kSeatedGroup, 1}, world.a.link);
+  EXPECT_EQ(sent<NodeDeparted>(world), 1);
+  group.on_message(1, NodeDeparted{kSeatedGroup, 1}, world.a.link);
   EXPECT_TRUE(group.finished());
   EXPECT_EQ(group.stays_for(), "");
 }

@@ -116,8 +116,9 @@ class SharingProcess : public ::testing::Test {
   class MemoryRequests : public Requests {
    public:
     explicit MemoryRequests(ControlParts& daemon) : Requests(daemon), daemon_(daemon) {}
-    void on_gone(uint64_t session, const std::string& how) override {
-      daemon_.engines.post_all([session, how](Engine& engine) { engine.sessions().lost(session, how); });
+    void on_session_ended(uint64_t session, const std::string& how) override {
+      daemon_.engines.post_all(
+          [session, how](Engine& engine) { engine.sessions().process_ended(session, how); });
     }
 
    private:

@@ -59,7 +59,7 @@ json status_answer() {
                                        {"buffer_bytes", 400U},
                                        {"copied_bytes", 100U},
                                        {"samples", 8U},
-                                       {"left", true}}})}};
+                                       {"departed", true}}})}};
   return {
       {"node", "n0"},
       {"software", "hdtcommd 1"},
@@ -83,7 +83,7 @@ json status_answer() {
 
 json why_answer() {
   const json row = {{"rank", 1U},  {"node", "n0"},          {"pid", 7},       {"process", "R"},
-                    {"calls", 3U}, {"left", false},         {"end", ""},      {"in", "send"},
+                    {"calls", 3U}, {"departed", false},     {"end", ""},      {"in", "send"},
                     {"in_s", 2.5}, {"others_there", false}, {"last", nullptr}};
   const json peer = {{"node", "n0"},     {"peer", "n1"},    {"linked", true},
                      {"chunks_out", 1U}, {"chunks_in", 2U}, {"quiet_s", 0.5}};
