@@ -124,9 +124,9 @@ bool Succession::leave(int64_t quiet_ms, int64_t drain_ms) {
       return needed_by_others();
     });
   };
-  // 1. The host's ranks have departed from a group of several nodes, and other ranks of this node are still in it.
-  //    Ranks of one job leave at about the same time; if they do, nobody has to take anything over. So
-  //    they get `quiet_ms` for that.
+  // 1. The host's ranks have departed from a group of several nodes, and other ranks of this node are still
+  //    in it. Ranks of one job depart at about the same time; if they do, nobody has to take anything over.
+  //    So they get `quiet_ms` for that.
   const Deadline quiet = Deadline::after_ms(quiet_ms);
   while (needed() && !daemon_.engines.ask([](Engine& engine) {
     return !engine.host_departed_before_others();

@@ -205,8 +205,8 @@ void Engine::on_message(PeerLink& peer, std::span<const std::byte> message) {
 
 // Something for a group that is not here, or that the peer is not in. The peer got as far as this only
 // with this node's hello, so the group was here: it has failed and the peer could not be informed, or
-// both have departed from it. Only a hello and what comes with it may be early. One answer for a run of frames is
-// enough.
+// both have departed from it. Only a hello and what comes with it may be early. One answer for a run of
+// frames is enough.
 void Engine::answer_stray(PeerLink& peer, uint64_t group) {
   if (peer.told_stray == group) return;
   (void)peer.link.send(encode(GroupUnknown{group}));

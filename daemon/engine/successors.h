@@ -1,7 +1,7 @@
 // successors.h: daemons that were started again, as an engine meets them (docs/design/restart.md). The
-// successor of a daemon that has ended sends that it is there (peer_rediscovery.h); Control calls meet() for each
-// group that it names. The successor then takes the place of its predecessor in the group, and the two nodes
-// connect as when a group is made.
+// successor of a daemon announces itself (peer_rediscovery.h); Control calls meet() for each group that it
+// names. The successor then takes the place of its predecessor in the group, and the two nodes connect as
+// when a group is made.
 //
 // Order: all links to the predecessor must be down before the group connects to the successor. A byte of the
 // predecessor that still lands would otherwise come after this node has reported what it has.

@@ -42,8 +42,8 @@ void EngineGroup::tell_not_made(const Status& why) {
 }
 
 // For a node whose link has just come up: the group may have failed, and its ranks may have departed, while
-// there was none. Without NodeDeparted the node would keep its part of the group for ever. A suspended node gets
-// it behind what is still to be sent again (tell_departures()).
+// there was none. Without NodeDeparted the node would keep its part of the group for ever. A suspended node
+// gets it behind what is still to be sent again (tell_departures()).
 void EngineGroup::tell_end(uint32_t node) {
   if (context_.failed()) {
     const Status failure = context_.failure();

@@ -19,8 +19,8 @@ class LinkUser {
   virtual ~LinkUser() = default;
   // The link has its first rail: it is up from now on, whatever becomes of its rails.
   virtual void on_up(PeerLink& peer) = 0;
-  // The link is no longer in the table; `peer` lives until the end of the round. `daemon_ended`: the other daemon
-  // does not listen any more, so a successor may come. `last`: no other link to that node is left.
+  // The link is no longer in the table; `peer` lives until the end of the round. `daemon_ended`: the other
+  // daemon does not listen any more, so a successor may come. `last`: no other link to that node is left.
   virtual void on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool last) = 0;
   // The measurement of the link is over. `rates` are not measured() if there was none.
   virtual void on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) = 0;

@@ -99,8 +99,8 @@ class Session {
   Result<uint64_t> share(uint32_t handle, const SharedMemory& memory);
   // The memory is not shared any more. Not answered, so it never waits for a daemon.
   void unshare(uint64_t memory);
-  // To be called before this process departs from the group with `handle`: memory that is shared in it goes with the seat,
-  // and no successor is given it.
+  // To be called before this process departs from the group with `handle`: memory that is shared in it goes
+  // with the seat, and no successor is given it.
   void forget_shared(uint32_t handle);
   // Maps memory that another rank of the group with `handle` shares in it, by its number.
   Result<SharedMemory> open_memory(uint32_t handle, uint64_t memory);

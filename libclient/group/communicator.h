@@ -183,8 +183,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions options_;
   std::atomic<int64_t> timeout_ms_;
   NodeAccess access_;
-  // Guards the queues, answer_until_, departed_ and abandoned_. Held while this rank's part of an operation is
-  // done: copying and reducing happen under it.
+  // Guards the queues, answer_until_, departed_ and abandoned_. Held while this rank's part of an operation
+  // is done: copying and reducing happen under it.
   mutable std::mutex mutex_;
   std::unique_ptr<CallQueue> collectives_;
   // The same object as collectives_ in a group of one node; null in a group of several.
