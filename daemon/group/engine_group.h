@@ -110,8 +110,8 @@ class EngineGroup {
   // each node.
   void on_link_measured(uint32_t node, const ipc::LinkRates& rates);
   // The link to the node has ended. `daemon_ended`: the node's daemon does not listen any more, so a
-  // successor may come: then the node is suspended if its hello allowed that. Otherwise the node, and with it the
-  // group, has failed, unless the node has departed.
+  // successor may come: then the node is suspended if its hello allowed that. Otherwise the node, and with
+  // it the group, has failed, unless the node has departed.
   void on_link_down(uint32_t node, const transport::Link& link, const Status& reason, bool daemon_ended);
   // The node is suspended: its daemon has ended, or this one was started again.
   bool is_suspended(uint32_t node) const { return context_.peers[node].suspended; }
