@@ -182,7 +182,7 @@ void SessionTable::on_readable(int fd) const {
 uint32_t SessionTable::pid_of(const EngineGroup& group, uint32_t local) const {
   for (const auto& [number, session] : sessions_) {
     for (const auto& [handle, taken] : session.seats) {
-      if (seat.group == &group && seat.local == local) return session.link->pid;
+      if (taken.group == &group && taken.local == local) return session.link->pid;
     }
   }
   return 0;
