@@ -39,7 +39,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is lit
 template <typename T, typename Message>
 concept Is = std::is_same_v<std::remove_const_t<T>, Message>;
 
-// What number() takes. A bool is none, because a byte can have values that no bool has: see flag().
+// The types that number() takes. A bool is none, because a byte can have values that no bool has: see flag().
 template <typename T>
 concept Number = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>;
 

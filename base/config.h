@@ -141,8 +141,8 @@ Result<Config> load_config(const ConfigSources& sources);
 // stay applied.
 Status override_config(Config& config, const ConfigPairs& settings, const std::string& origin);
 
-// The configuration as TOML. Each value is followed by a comment that says where it came from. What is
-// printed reads back as the same configuration.
+// The configuration as TOML. Each value is followed by a comment that says where it came from. The
+// printed text reads back as the same configuration.
 std::string print_config(const Config& config);
 
 // The reference documentation of all keys as Markdown (docs/reference).

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxOptionBytes = 1024;  // of a backend's option
 
-// What an error says it found. A value may be foreign and huge, so control characters and long texts are
+// The value as an error shows it. A value may be foreign and huge, so control characters and long texts are
 // described instead of printed.
 std::string found(const RawValue& value) {
   struct Visitor {

@@ -3,9 +3,9 @@
 // it may call nothing of HDT. At its exit nothing of HDT may run that would reach the parent's daemon or
 // wait for a thread that does not exist in the copy.
 //
-// What a child keeps:
+// A child keeps little:
 // - The descriptors that the library owns are closed in the child at once (base/unique_fd.h).
-// - What the library maps is not mapped in the child (base/shared_memory.h). Memory of hdtMemAlloc is,
+// - The library's mappings are not in the child (base/shared_memory.h). Memory of hdtMemAlloc is there,
 //   because it is the user's. A child thus keeps nothing alive of a parent that has ended.
 // - Children of vfork() and posix_spawn() have no descriptor after exec, as every one is close-on-exec.
 // - A child of a bare clone() keeps the descriptors, as no handler runs there. All else holds for it,

@@ -41,7 +41,7 @@ void set_thread_name(const std::string& name);
 // until the thread ends.
 const char* thread_name();
 
-// What a line is about, in one spelling: "group=dp rank=3 op=17 node=n1". Fields left at their defaults
+// The subject of a line, in one spelling: "group=dp rank=3 op=17 node=n1". Fields left at their defaults
 // are not printed. The texts are borrowed and must live until the line is written.
 struct LogTag {
   std::string_view group = {};

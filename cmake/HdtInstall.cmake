@@ -1,6 +1,6 @@
-# What `cmake --install` brings besides the programs: libhdt, libhdtplan and libhdttrain, their headers, and
-# what find_package(hdt) and pkg-config need. All paths in there are relative, so an installed tree can be
-# moved.
+# The files that `cmake --install` brings besides the programs: libhdt, libhdtplan and libhdttrain, their
+# headers, and what find_package(hdt) and pkg-config need. All paths in there are relative, so an installed
+# tree can be moved.
 include(CMakePackageConfigHelpers)
 
 get_target_property(HDT_SOVERSION hdt SOVERSION)

@@ -42,7 +42,7 @@ endfunction()
 
 # hdt_program(NAME SOURCES a.cc ... DEPS x ...): a program in build/<preset>/bin, installed. Its own files
 # parse the command line; under the sanitizers optimising that takes the compiler longer than it ever runs.
-# What works is in libraries.
+# The code that works is in libraries.
 function(hdt_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -20,9 +20,9 @@ bool fits(uint64_t offset, uint64_t length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
 
-// What is wrong with a step, for the end of a sentence; "" if nothing is.
+// The fault of a step, for the end of a sentence; "" if nothing is.
 std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_t scratch_length) {
-  // What each kind of step may do with areas.
+  // The rules of each kind of step for areas.
   const bool has_peer = step.kind != StepKind::kCopy && step.kind != StepKind::kReduce;
   const bool copies_to_scratch = step.kind == StepKind::kCopy && step.to == Area::kScratch;
   const bool combines = step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce;

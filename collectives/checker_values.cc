@@ -142,7 +142,7 @@ class SymbolicRun {
     }
   }
 
-  // What must be in kOutput of each node at the end: every element that ends there, with the
+  // Compares kOutput of each node at the end with what must be there: every element that ends there, with the
   // contributions of all nodes (reducing collectives) or of its one source.
   std::string compare() const {
     for (int node = 0; node < plan_.problem.nodes; ++node) {

@@ -45,8 +45,8 @@ struct LinkMeasurements {
   double duplex_bytes_s = 0;  // each way, while both ways are in use; 0: as much as one way alone
 };
 
-// What a network and its nodes can do. Rates are in bytes per second, above 0, and may be infinite; times are
-// in seconds and not negative. Values without sense give times without sense, but no undefined behaviour.
+// The speed of a network and its nodes. Rates are in bytes per second, above 0, and may be infinite; times
+// are in seconds and not negative. Values without sense give times without sense, but no undefined behaviour.
 struct CostMeasurements {
   LinkMeasurements link;       // of every pair of nodes, where link_of is not set
   double step_overhead_s = 0;  // of each step at the node that runs it

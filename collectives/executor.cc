@@ -29,7 +29,7 @@ struct Entry {
   Phase phase = Phase::kWaiting;
 };
 
-// What passes between this node and one peer. Arrivals are kept as one bit for each tag, from first_bit
+// The traffic between this node and one peer. Arrivals are kept as one bit for each tag, from first_bit
 // on in State::arrived.
 struct Exchange {
   int peer;

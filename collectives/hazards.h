@@ -21,8 +21,8 @@ constexpr bool is_receive(const Step& step) {
   return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
 }
 
-// What a step reads and writes of the slot's areas; length 0 if it does not. Scratch that payload lands
-// in is left out, because no other step of a schedule uses that stretch (the checker proves it).
+// The range that a step reads and writes of the slot's areas; length 0 if it does not. Scratch that payload
+// lands in is left out, because no other step of a schedule uses that stretch (the checker proves it).
 inline Access read_by(const Step& step) {
   return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
 }

@@ -41,7 +41,7 @@ namespace hdt::collectives {
 // reads them.
 enum class Area : uint8_t { kInput = 0, kOutput = 1, kScratch = 2 };
 
-// What a step does. "op" is the operation's ReduceOp.
+// The kinds of steps. "op" is the operation's ReduceOp.
 enum class StepKind : uint8_t {
   kSend,        // from[offset, +length) to `peer`, which places it at to[target, +length)
   kRecv,        // payload of `peer` lands in to[offset, +length); to is kOutput (or kInput)
@@ -66,7 +66,7 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// What a chunk's schedule has to do, as one node sees it; all nodes' problems differ in `me` only.
+// The task of a chunk's schedule, as one node sees it; all nodes' problems differ in `me` only.
 //
 // Blocks: node i owns elements [block_offsets[i], block_offsets[i + 1]) of the chunk. For reduce-scatter
 // that is the result that ends there, for allgather the data that starts there. Blocks may be unequal or

@@ -33,9 +33,9 @@ class Daemon {
   // immediate. Blocks until all threads have ended.
   void stop(int64_t drain_ms, const std::string& why);
   // Prepares the end of this process for a successor, which adopts its groups and operations as if this
-  // one had been killed (docs/design/restart.md). What a successor could not go on with, groups that are
-  // being made and changes of classes, gets `drain_ms` to finish; false if something is left. No message
-  // is sent to anyone: end the process at once, without stop(). Blocks.
+  // one had been killed (docs/design/restart.md). A successor could not go on with groups that
+  // are being made and with changes of classes, so these get `drain_ms` to finish; false if something is
+  // left. No message is sent to anyone: end the process at once, without stop(). Blocks.
   bool prepare_handover(int64_t drain_ms);
   // Running groups follow the classes of this configuration, if all nodes can change. Returns at once;
   // the log says how it went. Any thread.

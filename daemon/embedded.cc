@@ -54,8 +54,8 @@ Result<Config> config_from(const std::string& settings, const ConfigPairs& flags
   return load_config(sources);
 }
 
-// Starts one daemon with this configuration. What lies at the socket's path is that of a daemon that has
-// ended: the caller holds the lock that says so (embedded_hosts.h).
+// Starts one daemon with this configuration. A socket that lies at the path is that of a daemon that
+// has ended: the caller holds the lock that proves it (embedded_hosts.h).
 Result<std::unique_ptr<EmbeddedDaemon>> start(const std::string& socket, Result<Config> config,
                                               const std::string& job_secret) {
   if (!config.is_ok()) return config.status();
@@ -76,7 +76,7 @@ Result<std::unique_ptr<EmbeddedDaemon>> start_embedded(const std::string& socket
     auto successor = start(socket, config_from(settings, flags), job_secret);
     if (successor.is_ok()) return successor;
     HDT_LOG_WARN("{}: this node's daemon is met at another port than before", successor.status().message());
-    // 2. The port may be taken: any other one. Nodes whose daemons are lost at the same time do not find
+    // 2. The port may be taken: any other one. Nodes whose daemons end at the same time do not find
     //    this one.
     flags.emplace_back("nics.port", "0");
     successor = start(socket, config_from(settings, flags), job_secret);

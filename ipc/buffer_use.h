@@ -45,12 +45,12 @@ enum class BufferUse : uint8_t {
   kOwnCopy
 };
 
-// What is known of a rank's buffers.
+// The facts that are known of a rank's buffers.
 struct BufferFacts {
   // The buffer lies in memory of hdtMemAlloc that the rank shares with its daemon.
   bool send_shared = false;
   bool recv_shared = false;
-  // What the rank contributes is at its place in its recvbuf already ("in place" in hdt.h). A daemon cannot
+  // The rank's contribution is at its place in its recvbuf already ("in place" in hdt.h). A daemon cannot
   // know that and says false: no answer that it uses depends on it.
   bool at_its_place = false;
 };

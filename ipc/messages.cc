@@ -15,7 +15,7 @@ namespace {
 // The maximum length of a name in a question, in bytes.
 constexpr size_t kMaxName = 256;
 
-// What a Hello and a Welcome begin with, in every version: what follows may be different in another one.
+// The beginning of a Hello and a Welcome, in every version: what follows may be different in another one.
 struct Opening {
   uint32_t magic = kSessionMagic;
   uint32_t version = kSessionVersion;

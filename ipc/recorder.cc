@@ -38,7 +38,7 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   if (kind >= kRecordedCount || code >= kCodeCount) return {};
   Operation operation;
   operation.sequence = copied.sequence;
-  // 1. What it is.
+  // 1. The kind of the operation.
   if (kind >= collectives::kCollectiveCount) {
     const bool send = static_cast<Recorded>(kind) == Recorded::kSend;
     if (send && peer == kAnyRank) return {};

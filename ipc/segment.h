@@ -116,7 +116,7 @@ struct Failure {
   static int32_t rank_in(uint64_t word) { return static_cast<int32_t>(word >> 32); }
 };
 
-// The state of one local rank. Each field is written by the rank itself, if nothing else is said. Fields
+// The state of one local rank. Each field is written by the rank itself, unless a comment differs. Fields
 // that change at different times, or that different sides write, have cache lines of their own.
 struct alignas(64) RankState {
   // The number of calls that this rank has published. In groups of several nodes call s is calls[s %
@@ -144,7 +144,7 @@ struct alignas(64) RankState {
   // of them were copied on their way: the others were read and written where they are.
   std::atomic<uint64_t> buffer_bytes{0};
   std::atomic<uint64_t> copied_bytes{0};
-  // The samples that the rank takes in each step of its job (hdtCommSetSamples); 0: it has not said.
+  // The samples that the rank takes in each step of its job (hdtCommSetSamples); 0: it has set none.
   std::atomic<uint64_t> samples{0};
   // Progress in chunks; see the head of this file.
   alignas(64) std::atomic<uint64_t> staged{0};

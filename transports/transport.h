@@ -45,8 +45,8 @@ inline constexpr uint32_t kAbiVersion = 5;
 inline constexpr size_t kMaxMessageBytes = 8192;           // of a send()
 inline constexpr size_t kImmediateBytes = 64;              // of a write()
 inline constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // of a write()
-// What a stranger may send: the handshake in which two daemons authenticate each other. Bytes of a message,
-// and messages of a connection.
+// The limits of a stranger, who may send the handshake in which two daemons authenticate each other. Bytes of
+// a message, and messages of a connection.
 inline constexpr size_t kMaxStrangerMessageBytes = 4096;
 inline constexpr size_t kMaxStrangerMessages = 16;
 
@@ -144,8 +144,8 @@ class Connection {
   // fragments by it. It is advice: a write beyond it is queued. send() does not count, as small messages are
   // always accepted while the connection lives.
   virtual size_t write_window() const = 0;
-  // Starts to close in order: the peer gets kClosed with kSuccess. What is still queued is given up and
-  // reported as failed. kClosed follows.
+  // Starts to close in order: the peer gets kClosed with kSuccess. Data that is still queued is given
+  // up and reported as failed. kClosed follows.
   virtual void close() = 0;
   // Closes a connection that does not work. Nothing is sent to the peer, and nothing is waited for. kClosed
   // follows.

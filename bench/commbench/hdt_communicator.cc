@@ -9,7 +9,7 @@
 namespace hdt::bench {
 namespace {
 
-// What `body` ends with. The values of Code are those of hdtResult_t.
+// The result of `body`. The values of Code are those of hdtResult_t.
 template <typename Body>
 Status status_of(const char* what, Body body) {
   try {
@@ -43,7 +43,7 @@ Status HdtCommunicator::run(const Call& call) {
 }
 
 void HdtCommunicator::make_call(const Call& call) {
-  // Of collectives with a part for each rank, one buffer has as many parts.
+  // In collectives with a part for each rank, one buffer has as many parts.
   const size_t all = call.count * static_cast<size_t>(ranks());
   const auto send = [&](size_t count) { return SendBuffer{call.send, count, call.type}; };
   const auto recv = [&](size_t count) { return RecvBuffer{call.recv, count, call.type}; };

@@ -25,8 +25,8 @@ enum class Collective {
   kBarrier
 };
 
-// What a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or memcpy),
-// which is the bound.
+// The engine that a row is measured on: HDT, one of its peers, or the machine itself (plain sockets or
+// memcpy), which is the bound.
 enum class EngineKind { kHdt, kGloo, kMpi, kRaw };
 
 // HDT's names; "unknown" for any other value.

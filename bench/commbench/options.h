@@ -18,7 +18,7 @@ inline constexpr int kDefaultRounds = 5;  // where several engines are measured
 
 // All flags, checked. The same on all ranks.
 struct Options {
-  // What to measure, in the order of the command line.
+  // The collectives to measure, in the order of the command line.
   std::vector<Collective> collectives;
   // The sweep, of sizes of the full buffer: sweep_sizes() has its rules.
   size_t min_bytes = size_t{32} << 20;

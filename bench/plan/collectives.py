@@ -86,7 +86,7 @@ class OnHosts(Namespaces):
         return start(self.command_on(node, command), cores_of(node, self.count), environment, **pipes)
 
     def nic_flags(self, _node):
-        # Of a network that the hosts have to themselves.
+        # The flags for a network that the hosts have to themselves.
         return ["--nics.use", "eth*", "--security.insecure", "true"]
 
 
@@ -153,7 +153,7 @@ class Daemons:
             self.ask(node, "class", "set", "default", f"algorithm={algorithm}")
 
     def figures(self):
-        """Of node 0, when it has had a group."""
+        """The measurements of node 0, when it has had a group."""
         with open(os.path.join(self.folder, "state-0", "measurements.json"), encoding="utf-8") as file:
             return json.load(file)
 
@@ -168,7 +168,7 @@ class Daemons:
         return started
 
     def explain(self, calls):
-        """What node 0 answers for each (collective, bytes), while a group of all nodes is there."""
+        """The answers of node 0 for each (collective, bytes), while a group of all nodes is there."""
         ranks = self.ranks([self.options.bin + "/hdt-bench-groups"], stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE, text=True)
         try:
@@ -257,7 +257,7 @@ def calls_of_algorithms(options, place, folder, calls):
 
 
 def run_round(options, place, folder, calls, runs, order):
-    """What the tuner answers for each call, the seconds of each call by algorithm, and the figures."""
+    """The tuner's answer for each call, the seconds of each call by algorithm, and the figures."""
     jobs = [(algorithm, what, band, iterations) for algorithm, wanted in runs.items()
             for what in options.collectives
             for band, iterations in bands([size for name, size in wanted if name == what], options.factor)]
@@ -274,7 +274,7 @@ def run_round(options, place, folder, calls, runs, order):
 
 def regrets_of(rounds, choice):
     """(regret, call) of each call with a choice, the mean over rounds; `choice` is the name of the choice in
-    the daemons' answers. What an algorithm takes is its median over rounds: in one round the fastest of
+    the daemons' answers. The time of an algorithm is its median over rounds: in one round the fastest of
     several is the luckiest, too."""
     found = []
     for call, by_algorithm in rounds[0][1].items():

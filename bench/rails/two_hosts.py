@@ -53,7 +53,7 @@ class Namespaces:
         self.testhosts("link", str(host), str(nic), *action)
 
     def address(self):
-        """Of host 0."""
+        """The address of host 0."""
         return self.testhosts("show").split()[3]
 
 
@@ -68,7 +68,7 @@ class Hosts(Namespaces):
         self.daemons = []
 
     def environment(self, _host):
-        """Of a host's daemon."""
+        """The environment of a host's daemon."""
         return clean_environment()
 
     def start_daemon(self, host):

@@ -231,7 +231,7 @@ void GroupMover::forget(uint64_t group) {
 }
 
 // Forgets a move of which only ends have come: ends of another change than `change`, whose question has
-// not come. That other change was given up by a node that had no link to this one to say so, or it will
+// not come. That other change was given up by a node that had no link on which to report that, or it will
 // be asked to try again.
 void GroupMover::forget_orphan(uint64_t group, uint64_t change) {
   const auto found = moves_.find(group);
@@ -336,8 +336,8 @@ void GroupMover::on_message(EngineGroup& group, uint32_t node, const EngineMessa
   } else if (const auto* commit = std::get_if<ClassCommit>(&note)) {
     const auto found = moves_.find(group.id());
     const bool under_way = found != moves_.end() && found->second.change == commit->change;
-    // Any node may give a change up, since one that has failed cannot say so itself. Only the one that has
-    // asked can have it done.
+    // Any node may give a change up, since one that has failed cannot report that itself. Only the one that
+    // has asked can have it done.
     if (commit->commit != 0 && (!under_way || found->second.asked_by != node)) return;
     events_.on_commit(commit->change, commit->commit != 0);
     if (!under_way) return remember_over(commit->change);
@@ -406,7 +406,7 @@ void GroupMover::close_drained_links() {
       if (!std::exchange(peer->hurried, true)) peer->link.hurry();
       continue;
     }
-    // 4. Both ends say that they need it no more; the one that dialled closes it.
+    // 4. Both ends send that they need it no more; the one that dialled closes it.
     if (!std::exchange(peer->drained_here, true)) (void)peer->link.send(encode(LinkDrained{0}));
     if (peer->drained_there && !peer->paths.empty()) ended.push_back(peer.get());
   }

@@ -35,7 +35,7 @@
 
 namespace hdt::daemon {
 
-// What Control hears of changes. Called on the engine's thread.
+// Reports of changes, which Control hears. Called on the engine's thread.
 class ChangeEvents {
  public:
   virtual ~ChangeEvents() = default;

@@ -27,8 +27,8 @@ class Answers {
  private:
   // `hdtctl explain link`: which links exist or were tried to a node, and why.
   void link(uint64_t session, const std::string& node);
-  // The resources that the daemon itself uses: descriptors, ports, threads, memory. Of all users, also if the
-  // viewer sees only its own groups: these numbers identify nobody.
+  // The resources that the daemon itself uses: descriptors, ports, threads, memory. They count all users,
+  // also if the viewer sees only its own groups: these numbers identify nobody.
   nlohmann::json own_use(size_t groups) const;
 
   ControlParts& daemon_;

@@ -100,7 +100,7 @@ EndsOfClass ClassChanges::ends_after(bool all) const {
 }
 
 // Two phases over all nodes: nothing is changed anywhere before every node of every group of the class has
-// said that it can. `done` is called exactly once, with the reason if nothing was changed.
+// answered that it can. `done` is called exactly once, with the reason if nothing was changed.
 void ClassChanges::change(Config config, const std::string& settings, Done done) {
   // 1. This node must be able to change.
   if (!devices_differ_.empty()) return done({Code::kSystem, devices_differ_});

@@ -209,7 +209,7 @@ void Control::stop(int64_t drain_ms, const std::string& why) {
       engine.fail_all(Code::kDaemonLost, why);
       return true;
     });
-    // 4. What was sent to other nodes leaves before the connections close.
+    // 4. Messages to other nodes leave before the connections close.
     const Deadline told = Deadline::after_ms(kTellMs);
     while (!daemon_.engines.ask([](Engine& engine) { return engine.links_idle(); }) && !told.expired())
       ::usleep(1'000);

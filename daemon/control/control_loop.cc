@@ -15,8 +15,8 @@
 
 namespace hdt::daemon {
 
-// The loop never ends by an exception: hear() and work() contain them. What one of them has not done is
-// still due, so it is tried again in the next round.
+// The loop never ends by an exception: hear() and work() contain them. Work that one of them has not
+// done is still due, so it is tried again in the next round.
 void Control::run() {
   std::array<epoll_event, 64> events{};
   while (!daemon_.stop.load(std::memory_order_acquire)) {

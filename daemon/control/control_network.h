@@ -2,7 +2,7 @@
 // and carries messages of up to kMaxControlBytes, cut into parts of the transport's size. It always uses
 // the tcp backend, whatever moves the payload.
 //
-// A daemon listens on all its NICs, so that groups can be made while one is dead. Its address is
+// A daemon listens on all its NICs, so that groups can be made while one is down. Its address is
 // therefore a list, "10.0.0.1:4000,10.0.1.1:4001", and it may begin with the daemon's node id: "<32 hex
 // digits>@10.0.0.1:4000,...". The dialer tries the addresses in turn, the next one as soon as one fails
 // or has not answered for 250 ms. It uses the first one at which the *intended* daemon completes the

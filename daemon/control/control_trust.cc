@@ -31,8 +31,8 @@ Result<std::string> job_key(const std::string& secret) {
 
 }  // namespace
 
-// 1. The key: a job's secret, else the configured file. 2. The node key and known nodes. 3. Who may be a
-//    peer at all. 4. TLS for payload.
+// 1. The key: a job's secret, else the configured file. 2. The node key and known nodes. 3. The nodes that
+//    may be peers at all. 4. TLS for payload.
 Status Control::open_trust() {
   auto key =
       job_secret_.empty() ? load_cluster_key(daemon_.config.security.cluster_key_file) : job_key(job_secret_);

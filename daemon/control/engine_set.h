@@ -41,7 +41,7 @@ class EngineSet {
     for (size_t engine = 0; engine < size(); ++engine) post(engine, work);
   }
   // Runs `work` with that engine on its thread, and then `then` on the control thread. An exception of `work`
-  // counts as done. Does not block. What `work` has written is seen by `then`. An engine that hangs, or ends
+  // counts as done. Does not block. `then` sees what `work` has written. An engine that hangs, or ends
   // with the daemon, leaves `then` out: whoever waits for it needs a deadline of its own.
   template <typename Work, typename Then>
   void on_one(size_t engine, Work work, Then then) const {
@@ -63,7 +63,8 @@ class EngineSet {
     }
   }
   // Runs `question` with every engine, one after the other, and blocks until all have answered. True: all
-  // said yes. Not by an engine's thread, and not after Engine::stop(): a stopped engine would never answer.
+  // answered yes. Not by an engine's thread, and not after Engine::stop(): a stopped engine would never
+  // answer.
   template <typename Question>
   bool ask(const Question& question) const {
     bool all = true;

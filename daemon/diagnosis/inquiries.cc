@@ -32,7 +32,7 @@ void Inquiries::ask(const std::vector<std::string>& addresses, const std::string
     question->answers.push_back({address, Status::ok(), "", 0, INT64_MAX});
   if (addresses.empty()) return question->then({});
   for (size_t i = 0; i < addresses.size(); ++i) {
-    // An open connection is used again, and is no longer idle. Of a new one nothing is known yet; the
+    // An open connection is used again, and is no longer idle. Nothing is known yet of a new one; the
     // control network keeps the inquiry until it is connected, and reports through on_closed() if that
     // fails.
     const auto [found, is_new] = connections_.try_emplace(addresses[i]);

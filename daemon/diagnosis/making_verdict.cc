@@ -66,7 +66,7 @@ MakingVerdict judge(const std::vector<Told>& told) {
   verdict.coordinator_told = coordinator != nullptr;
   std::string text = fmt::format("group {} (class {}) is being made: ",
                                  any.id.substr(any.id.size() > 8 ? any.id.size() - 8 : 0), any.group_class);
-  // a) All have joined. What is missing are connections, as the engines report it.
+  // a) All have joined. Connections are missing, as the engines report.
   if (complete) {
     text += fmt::format("all {} ranks have joined", verdict.ranks);
     text += lacks.empty() ? ", and their nodes are getting ready" : "; " + lacks;

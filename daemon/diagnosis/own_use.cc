@@ -1,4 +1,4 @@
-// own_use.cc: counts by /proc/self. What cannot be read counts as 0.
+// own_use.cc: counts by /proc/self. A count that cannot be read is 0.
 #include "daemon/diagnosis/own_use.h"
 
 #include <dirent.h>

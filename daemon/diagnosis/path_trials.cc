@@ -64,8 +64,8 @@ void try_paths(transport::Backend& backend, std::vector<PathTrial>& paths, int64
   }
   // Entries of NICs that could not be opened.
   std::erase_if(devices, [](const auto& entry) { return entry.second == nullptr; });
-  // 2. Wait. A connection that is up is closed at once; its kClosed ends the trial. What is open at the
-  //    end closes with its device.
+  // 2. Wait. A connection that is up is closed at once; its kClosed ends the trial. One that is open at
+  //    the end closes with its device.
   const Deadline deadline = Deadline::after_ms(budget_ms);
   std::vector<Completion> completions;
   while (!open.empty() && !deadline.expired() && !stop.load(std::memory_order_acquire)) {
@@ -119,7 +119,7 @@ PathTrials::~PathTrials() {
   for (Running& running : running_) running.thread.join();
 }
 
-// Never waits: a thread is joined only when it has said that it is done.
+// Never waits: a thread is joined only when it has reported that it is done.
 void PathTrials::join_ended() {
   std::erase_if(running_, [](Running& running) {
     const bool done = running.work->done.load(std::memory_order_acquire);
@@ -147,7 +147,7 @@ void PathTrials::run(Work& work) const {
 }
 
 // Limited, since each trial is a thread and each of its paths a connection, and other nodes may ask for
-// them. What is beyond the limit, or beyond one of the system's, is answered at once, as not tried.
+// them. A path beyond the limit, or beyond one of the system's, is answered at once, as not tried.
 void PathTrials::start(MakeBackend make_backend, std::vector<PathTrial> paths, int64_t budget_ms, Then then) {
   // Threads that have ended are joined here, at the next start, or by the destructor.
   join_ended();

@@ -1,5 +1,5 @@
-// verdict.cc: see verdict.h. Judge looks at one group. What concerns several groups at once, ranks that
-// wait for each other in a circle, is found once before (circle() in group_view.h).
+// verdict.cc: see verdict.h. Judge looks at one group. Ranks that wait for each other in a
+// circle concern several groups at once; they are found once before (circle() in group_view.h).
 #include "daemon/diagnosis/verdict.h"
 
 #include <fmt/core.h>
@@ -294,8 +294,8 @@ class Judge {
 
   // A rank has not entered current_. If it has departed, it never will.
   std::optional<Verdict> not_entered() {
-    // A rank is late if it has made no more calls than current_'s number, counted from 0. Of a rank of
-    // which nothing is known nothing is said.
+    // A rank is late if it has made no more calls than current_'s number, counted from 0. A rank of which
+    // nothing is known is not judged.
     std::vector<uint32_t> late;
     for (const auto& [rank, member] : group_.members) {
       if (member.facts == nullptr || member.calls() > current_->sequence) continue;
@@ -359,7 +359,7 @@ class Judge {
     return {};
   }
 
-  // Every rank is in the operation. What is left are the links, and time.
+  // Every rank is in the operation. The links are left, and time.
   Verdict inside() {
     const std::string what = verdict_.operation.empty() ? "a message" : verdict_.operation;
     if (const auto trouble = judge_links(group_)) {

@@ -21,8 +21,8 @@ constexpr int64_t kGoodbyeMs = 200;  // how long say_goodbye() may take in all
 
 }  // namespace
 
-// What a group may ask of its engine. Each group has one of its own, so a request always carries the id of
-// the group that makes it. The engine owns it by way of the group; the engine's thread.
+// The services that a group may ask of its engine. Each group has one of its own, so a request always carries
+// the id of the group that makes it. The engine owns it by way of the group; the engine's thread.
 class Engine::ServicesOfGroup : public GroupServices {
  public:
   ServicesOfGroup(Engine& engine, uint64_t group) : engine_(engine), group_(group) {}

@@ -56,7 +56,7 @@
 
 namespace hdt::daemon {
 
-// What Control gives an engine.
+// The settings that Control gives an engine.
 struct EngineOptions : LinkSettings {
   // the NICs to open at the start
   std::vector<BackendNic> nics;
@@ -71,14 +71,14 @@ struct EngineOptions : LinkSettings {
   KnownMeasurements known;
 };
 
-// What Control hears of an engine. Called on the engine's thread.
+// An engine's reports, which Control hears. Called on the engine's thread.
 class EngineEvents : public ChangeEvents {
  public:
   // Something was measured that the daemon did not know; `news` has nothing else in it.
   virtual void on_measured(const KnownMeasurements& news) = 0;
   // A group works again with a node that was suspended.
   virtual void on_back(uint64_t group, uint32_t node) = 0;
-  // What is known of a group that has ended and is about to be destroyed.
+  // A group has ended and is about to be destroyed; `facts` is all that is known of it.
   virtual void on_ended(GroupFacts facts) = 0;
 };
 
@@ -145,7 +145,7 @@ class Engine : public LinkUser {
   bool work();
   // Closes all links in order.
   void say_goodbye();
-  // What is due now, and how long nothing is due (ms for epoll_wait; -1: for ever).
+  // Does what is due now; and how long nothing is due (ms for epoll_wait; -1: for ever).
   void run_timers();
   int sleep_ms() const;
   // create_group() without its care for exceptions.

@@ -214,7 +214,7 @@ void Engine::answer_stray(PeerLink& peer, uint64_t group) {
 }
 
 // The peer sends something for a group that has failed here, on a link that the group does not have: the
-// link on which it would have been informed is lost, which the peer may not know yet.
+// link on which it would have been informed is down, which the peer may not know yet.
 void Engine::answer_failed(EngineGroup& group, uint32_t node, PeerLink& peer) {
   if (!group.context().failed() || group.connected(node) || peer.told_stray == group.id()) return;
   const Status failure = group.context().failure();

@@ -115,7 +115,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
   return json;
 }
 
-// What the tuner decides for the call in this group, with the place of every algorithm:
+// The tuner's decision for the call in this group, with the place of every algorithm:
 //
 // - wrong: why the call cannot be made in this group; then nothing else follows.
 // - picked: the algorithm, null in a group of one node; why: the reason, for people.
@@ -151,7 +151,7 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   json["chunks"] = plan.chunks();
   json["chunk_bytes"] =
       problem_of(call, plan.chunk(0), context.order, 0).elements() * collectives::type_size(call.type);
-  // What the ranks of this node have measured; those of other nodes may have measured other values.
+  // The echoes that the ranks of this node have measured; those of other nodes may have other values.
   std::vector<uint64_t> echoes_ns;
   for (uint32_t local = 0; local < context.layout().local_ranks; ++local) {
     echoes_ns.push_back(context.segment.rank_state(local).echo_ns.load(std::memory_order_acquire));

@@ -114,8 +114,8 @@ void SessionTable::add_memory(uint64_t session, uint64_t number, uint32_t handle
   memories_[number] = {session, handle, std::move(memory)};
 }
 
-// Every group is told, since it is not recorded which one has registered the memory. A group that has a
-// call under way in it lets go of it later.
+// Every group is asked to forget it, since it is not recorded which one has registered the memory. A group
+// that has a call under way in it lets go of it later.
 void SessionTable::remove_memory(uint64_t number) {
   memories_.erase(number);
   for (const auto& group : groups_.all()) {

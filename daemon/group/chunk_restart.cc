@@ -1,4 +1,4 @@
-// What a ChunkRunner does when the link to another node goes down with a daemon, and when the two are
+// The work of a ChunkRunner when the link to another node goes down with a daemon, and when the two are
 // connected again (docs/design/restart.md). Both ends first send what has come: ChunkState, then Resume.
 // At the other's Resume each end goes through everything that it has asked to be written there, and
 // writes what has not come.
@@ -30,7 +30,7 @@ void ChunkRunner::on_link_dropped(const transport::Link& link) {
 // Everything that is sent here comes from the journal, which outlives this daemon: a successor tells the
 // same.
 void ChunkRunner::tell_state(uint32_t node) {
-  // 1. What has come of the chunks that may be under way. All payloads of earlier chunks have come, as
+  // 1. Send what has come of the chunks that may be under way. All payloads of earlier chunks have come, as
   //    `exchanged` in the Resume says.
   for (uint64_t chunk = exchanged_; chunk < exchanged_ + slots_.size(); ++chunk) {
     ChunkState state{context_.id, chunk, context_.me, {}};

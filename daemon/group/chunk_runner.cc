@@ -268,7 +268,7 @@ void ChunkRunner::start(const ActiveCall& active, uint64_t chunk) {
   const ipc::Layout& layout = context_.layout();
   const ipc::Chunk part = active.plan.chunk(chunk - active.first_chunk);
   auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
-  // 1. Who sends to us in this schedule: these nodes need credit.
+  // 1. Find the nodes that send to us in this schedule: they need credit.
   for (PeerCredit& credit : credit_) credit.sends_to_us = false;
   for (size_t i = 0;; ++i) {
     const auto step = schedule->step(i);

@@ -146,7 +146,7 @@ class ChunkRunner {
                    OutputMessage* note);
   // Sends one node where the output of a call is, with the key for its backend.
   void tell_output(uint32_t node, OutputMessage note, uint64_t memory);
-  // What Slot::write() does, with the same answer.
+  // The same as Slot::write(), with the same answer.
   bool write(Slot& slot, HeldWrite write);
   // Takes up what a predecessor has left, or begins at 0.
   void go_on();
@@ -217,7 +217,7 @@ class ChunkRunner {
   };
   // chunks for which ranks use no slot, oldest first: both buffers are used in place
   std::deque<Range> unslotted_;
-  // What is known about another node's progress. Counts are of chunks and only grow.
+  // The facts about another node's progress. Counts are of chunks and only grow.
   struct PeerCredit {
     uint64_t granted_to_us = ipc::kSlotsBetweenNodes;
     uint64_t granted_by_us = ipc::kSlotsBetweenNodes;
@@ -231,7 +231,7 @@ class ChunkRunner {
     };
     // by call number
     std::map<uint64_t, Output> outputs;
-    // What the node sent when it came back: it has all payloads of the chunks below `came_below`, and of
+    // The node sent this when it came back: it has all payloads of the chunks below `came_below`, and of
     // later chunks the tags in `came`.
     uint64_t came_below = 0;
     std::map<uint64_t, std::set<uint32_t>> came;

@@ -70,8 +70,8 @@ bool ChunkRunner::write(Slot& slot, HeldWrite write) {
     const ipc::Chunk part = active.plan.chunk(what.chunk - active.first_chunk);
     what.in_output = user_index(active.call, part, context_.order, what.offset / width) * width;
   }
-  // 2. A predecessor had begun this chunk. What has come needs no write. What the journal has is written
-  //    from there when the node is back (on_message(Resume)).
+  // 2. A predecessor had begun this chunk. Data that has come needs no write. Data that the journal has is
+  //    written from there when the node is back (on_message(Resume)).
   if (slot.goes_on &&
       (credit_[what.peer].has(what.chunk, what.tag) || journal_.has_kept(what.chunk, what.peer, what.tag))) {
     return true;

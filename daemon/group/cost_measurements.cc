@@ -8,7 +8,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// What a step costs the engine in seconds: a system call and some bookkeeping. Assumed, not measured.
+// The cost of a step for the engine in seconds: a system call and some bookkeeping. Assumed, not measured.
 constexpr double kStepOverheadS = 2e-6;
 // A measured latency is half of a round trip, and contains one step of each end (kStepOverheadS), which
 // the cost model adds by itself. So two steps are taken off.

@@ -16,7 +16,7 @@
 //
 // A group of one node is ready at once; the engine only watches its ranks.
 //
-// Owner: GroupTable. Thread: that engine's only. What comes from other nodes and
+// Owner: GroupTable. Thread: that engine's only. Data from other nodes and
 // from ranks is foreign and is checked here before the parts get it.
 #pragma once
 
@@ -37,7 +37,7 @@
 
 namespace hdt::daemon {
 
-// What an engine needs to make a group. Filled in by GroupMaker::prepare() for a new group, or by
+// The data that an engine needs to make a group. Filled in by GroupMaker::prepare() for a new group, or by
 // Adoption::describe() for one that a predecessor made, on the control thread; completed by
 // Engine::make_group().
 struct GroupSpec {
@@ -86,7 +86,7 @@ class EngineGroup {
   Tuner& tuner() { return chunks_.tuner(); }
   // all nodes have what they need; chunks and rings may move
   bool ready() const { return ready_; }
-  // What the group waits for from that node until it is ready, for people; "": nothing.
+  // The group waits for this from that node until it is ready, for people; "": nothing.
   std::string lacks_of(uint32_t node) const;
   // The group was taken over from a predecessor of this daemon, and some of its ranks have not come back
   // yet.

@@ -12,7 +12,7 @@ namespace hdt::daemon {
 
 namespace {
 
-// The interval of pings. A path that is dead is found out only by what is sent on it; the backend then
+// The interval of pings. A path that fails is found out only by what is sent on it; the backend then
 // gives up after kPeerTimeoutMs (transports/net/socket.h).
 constexpr int64_t kPingMs = 1'000;
 
@@ -28,8 +28,8 @@ void EngineGroup::on_link_measured(uint32_t node, const ipc::LinkRates& rates) {
   keep_rates(context_.me, own_rates_);
 }
 
-// Rates are another node's word. What makes no sense in them was refused by the decoder; wrong ones make
-// the choice of algorithms worse, and no result wrong.
+// Rates come from another node. The decoder has refused rates that make no sense; wrong ones make the
+// choice of algorithms worse, and no result wrong.
 void EngineGroup::keep_rates(uint32_t node, const ipc::NodeRates& rates) {
   if (rates_[node]) return;  // the first ones are what all nodes have
   rates_[node] = rates;

@@ -60,7 +60,7 @@ std::string words(Reason reason) {
 
 }  // namespace
 
-// The slowest rank counts, as a call waits for all. What ranks have measured is foreign, hence the limit.
+// The slowest rank counts, as a call waits for all. The ranks' measurements are foreign, hence the limit.
 double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
   const uint64_t slowest = echoes_ns.empty() ? 0 : *std::max_element(echoes_ns.begin(), echoes_ns.end());
   const uint64_t echo_ns = slowest == 0 ? kAssumedEchoNs : std::min(slowest, kLongestEchoNs);

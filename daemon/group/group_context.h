@@ -59,9 +59,9 @@ struct WriteToken {
 
 // Another node of the group, as this node sees it. It is joining while `ready` is false, open while
 // open() holds, suspended while `suspended` is set, and at last departed or failed (docs/glossary.md,
-// "Not there").
+// "States").
 //
-// Who writes: EngineGroup from messages and from what the engine reports of links; GroupContext counts
+// Writers: EngineGroup, from messages and from what the engine reports of links; GroupContext counts
 // writes.
 struct GroupPeer {
   // the link that messages and writes take; null before it is up and after it went down
@@ -138,7 +138,7 @@ struct GroupPeer {
   }
 };
 
-// What the parts of a group share; see the head of this file. Made by make_context() (engine_group.cc).
+// State that the parts of a group share; see the head of this file. Made by make_context() (engine_group.cc).
 struct GroupContext {
   uint64_t id = 0;
   // the group's index in the engine's table, which WriteToken carries
@@ -246,7 +246,7 @@ struct GroupContext {
   std::string name() const;
 
  private:
-  // What failed() has seen once.
+  // failed() has seen the failure once.
   mutable bool failed_ = false;
 };
 

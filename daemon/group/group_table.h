@@ -54,8 +54,8 @@ class GroupTable {
   // The group has something to do: progress() follows in this round or the next one. Takes no memory.
   void touch(EngineGroup& group);
   void touch_all();
-  // progress() of every touched group; true if anything was done. What is touched meanwhile waits for the
-  // next call.
+  // progress() of every touched group; true if anything was done. A group that is touched meanwhile waits
+  // for the next call.
   bool progress_touched();
 
   template <typename Work>

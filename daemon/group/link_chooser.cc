@@ -78,7 +78,7 @@ void LinkChooser::connect_node(EngineGroup& group, uint32_t node) {
   });
 }
 
-// If the path from the dialer is dead, the dialer cannot say so.
+// If the path from the dialer does not work, the dialer cannot report that.
 void LinkChooser::give_up_on_dialers() {
   for (auto& [whom, choice] : choices_) {
     if (!choice.dialled_by.expired()) continue;

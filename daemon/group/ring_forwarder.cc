@@ -238,7 +238,7 @@ void RingForwarder::tell_state(uint32_t node) {
   }
 }
 
-// 1. What the node says of each ring; a ring that it does not name has got nothing yet.
+// 1. Note what the node reports of each ring; a ring that it does not name has got nothing yet.
 void RingForwarder::resume(uint32_t node) {
   const Layout& layout = context_.layout();
   std::unordered_map<uint32_t, const RingState*> told;

@@ -1,7 +1,7 @@
 // ring_forwarder.h: point-to-point between nodes. Each pair of ranks on different nodes has a message
 // ring (`MessageRing`) on both nodes for each direction. The sending rank writes cells (`CellHeader` and
 // payload) into the ring on its node. The forwarder writes each cell into the ring on the receiver's
-// node as soon as that has room, and carries the receiver's tail back. What a rank has written is
+// node as soon as that has room, and carries the receiver's tail back. The cells of a rank are
 // delivered even if the rank departs afterwards.
 //
 // Room: the receiver's ring has a place for cell i when cell i - slots is consumed there (CellCredit).

@@ -76,7 +76,7 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
 // The same on all nodes, which is what makes their schedules fit together: it uses nothing but what all
 // have agreed on.
 Decision Tuner::decide(const Call& call) {
-  // 1. What is configured.
+  // 1. Take the configured algorithm.
   Obstacle to_configured = Obstacle::kNone;
   if (configured_) {
     to_configured = obstacle_to(*configured_, call, layout_, order_);

@@ -58,7 +58,7 @@ enum class Reason : uint8_t {
   kChunkSize,
 };
 
-// What Tuner::decide() answers.
+// The answer of Tuner::decide().
 struct Decision {
   collectives::Algorithm algorithm;
   Reason reason;
@@ -90,8 +90,8 @@ class Tuner {
   // The algorithm by the size of a chunk, which decides without measurements.
   collectives::Algorithm by_chunk_size(const ipc::Call& call) const;
   // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
-  // The times are from daemon to daemon. What ranks add to them is the same for every algorithm, and
-  // differs from node to node (explanation.h adds it).
+  // The times are from daemon to daemon. The ranks add a time to them that is the same for every
+  // algorithm and differs from node to node (explanation.h adds it).
   const std::vector<collectives::Candidate>& predictions(const ipc::Call& call);
   // The call that predictions() are for: `call` with its count rounded down to a power of two.
   static ipc::Call representative(const ipc::Call& call);

@@ -59,7 +59,7 @@ class BackendPlan {
   nlohmann::json report() const;
 
  private:
-  // What a look at one backend has found.
+  // The findings of a look at one backend.
   struct Found {
     std::string library;  // what it drives, with the version; "" for what is built in
     std::string path;

@@ -64,7 +64,8 @@ Status Devices::open_nic(const BackendNic& nic) {
   return Status::ok();
 }
 
-// What two nodes could connect, best first; the engine's own part of it is the devices that are open here.
+// The pairs of devices that two nodes could connect, best first; the engine's own part of it is the devices
+// that are open here.
 std::vector<LinkCandidate> Devices::candidates(const NodeInfo& own, const NodeInfo& peer,
                                                bool own_is_first) const {
   std::vector<transport::DeviceInfo> devices;

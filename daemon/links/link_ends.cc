@@ -16,7 +16,7 @@ using transport::Link;
 
 // All groups that use the link learn of its end, so they do not wait for its writes any more.
 void LinkTable::forget(PeerLink& peer, const Status& why) {
-  // 1. What is to be known of it is asked before it is removed.
+  // 1. The link is asked for what is to be known of it before it is removed.
   const bool used = user_.is_used(peer);
   (void)contained("the end of a link", [&] {
     HDT_LOG_AT(used ? LogLevel::kWarn : LogLevel::kInfo, "link to node {} over {} down: {} {}", peer.name,

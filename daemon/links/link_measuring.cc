@@ -39,7 +39,7 @@ void LinkMeasuring::make_probe(PeerLink& peer) {
                  LogTag{.node = settings_.node_name});
     return;
   }
-  // Cloned hosts have one name. What is known of one of them says nothing of the others.
+  // Cloned hosts have one name. Measurements of one of them do not hold for the others.
   const auto& links = links_.all();
   const bool one_of_that_name =
       peer.name != settings_.node_name && std::none_of(links.begin(), links.end(), [&](const auto& other) {

@@ -1,5 +1,5 @@
 // link_measuring.h: what an engine measures: the memory of its node once (memory_rates.h), and each link
-// when it comes up (link_probe.h). What was measured is not measured again while the daemon keeps it.
+// when it comes up (link_probe.h). A value is not measured again while the daemon keeps it.
 // LinkUser hears of every link when its measurement is over, as groups wait for that, and of what is new,
 // which Control keeps.
 //

@@ -76,7 +76,7 @@ class LinkTable : public transport::LinkObserver {
   void give_turns();
   // Sends the acknowledgements that nothing has carried.
   void flush();
-  // What is due now: of handshakes and of links. And when the next is.
+  // Does what is due now, for handshakes and for links; and the time when something is due next.
   void run_timers();
   Deadline next_time() const;
   // Ends links in which an exception has left a call.

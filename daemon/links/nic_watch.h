@@ -27,7 +27,7 @@ class NicWatch {
   Status open();
   // Readable when there are events.
   int fd() const { return socket_.get(); }
-  // What has changed since the last call; an interface may be in it several times, and also if only
+  // The changes since the last call; an interface may be in it several times, and also if only
   // other properties have changed. Empty after an overflow as well: the link finds silent rails by
   // itself.
   std::vector<Event> events();

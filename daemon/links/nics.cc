@@ -175,13 +175,13 @@ void add_those_without_carrier(const Config::Nics& config, const std::vector<tra
 }  // namespace
 
 // The order matters: a daemon is met at its addresses in this order, so the first addresses are
-// those of different NICs, and a NIC that is dead costs one attempt.
+// those of different NICs, and a NIC that is down costs one attempt.
 Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& config,
                                                        transport::Backend& backend) {
   auto found = backend.discover();
   if (!found.is_ok()) return found.status();
   std::vector<transport::DeviceInfo> chosen;
-  // 1. What the configuration lists is used, also if discovery has not found it.
+  // 1. NICs that the configuration lists are used, also if discovery has not found them.
   for (const std::string& address : config.addresses) {
     const auto nic = std::find_if(found.value().begin(), found.value().end(),
                                   [&](const transport::DeviceInfo& info) { return info.address == address; });

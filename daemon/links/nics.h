@@ -25,7 +25,7 @@ Result<std::vector<transport::DeviceInfo>> select_nics(const Config::Nics& confi
 struct RailPlan {
   // the paths to dial at first
   std::vector<std::pair<size_t, size_t>> rails;
-  // What else may lead there, the likeliest first; for when none of `rails` comes up.
+  // Other pairs that may lead there, the likeliest first; for when none of `rails` comes up.
   std::vector<std::pair<size_t, size_t>> spares;
 };
 

@@ -72,7 +72,7 @@ std::string within_host(const std::string& address) {
 }
 
 // The address of the peer decides whether it is on this host; then the owner of its socket decides. Where the
-// owner cannot be found any more the peer has gone, so it is refused.
+// owner cannot be found any more the peer has ended, so it is refused.
 std::string foreign_peer(const transport::Connection& connection) {
   const std::string own = connection.local_address(), other = connection.remote_address();
   // Only a peer on this host has an owner that the kernel knows.

@@ -135,8 +135,8 @@ struct PeerLink {
   ipc::LinkRates rates() const { return probe ? probe->rates() : ipc::LinkRates{}; }
 };
 
-// What is needed of a connection until it is ready: for the handshake, and then for what the backend
-// does after admit(). Owner: LinkTable::Rail.
+// The state of a connection until it is ready: for the handshake, and then for what the backend does
+// after admit(). Owner: LinkTable::Rail.
 struct Greeting {
   Handshake handshake;
   // when the connection is given up

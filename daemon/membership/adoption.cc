@@ -126,8 +126,8 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
     spec.nodes.push_back(other == spec.me ? node : NodeInfo{{}, "at " + address, address, {}});
   }
   if (layout.nodes == 1) return spec;
-  // 4. What all nodes agreed on when the group was made: the same algorithm and measured rates must be
-  //    used again, or nodes would run different schedules.
+  // 4. Read what all nodes agreed on when the group was made: the same algorithm and measured rates must
+  //    be used again, or nodes would run different schedules.
   const auto agreed = ipc::Journal(segment.journals(), layout.nodes, layout.slots).agreed();
   if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
   spec.algorithm = agreed->algorithm;

@@ -139,7 +139,7 @@ class GroupMaker {
   }
 
  private:
-  // A group in states 1 to 3. What concerns the whole group is taken from the rank that joined first.
+  // A group in states 1 to 3. The settings of the whole group are those of the rank that joined first.
   struct Pending {
     // where the coordinator is met, as addresses
     std::string rendezvous;

@@ -66,7 +66,8 @@ void PeerRediscovery::on_closed(ChannelId channel) {
   std::erase_if(dialled_, [channel](const auto& entry) { return entry.second == channel; });
 }
 
-// 1. Searches that are too late end silently: the engine fails the group. 2. What is due is sent again.
+// 1. Searches that are too late end silently: the engine fails the group. 2. Messages that are due are sent
+//    again.
 void PeerRediscovery::on_time() {
   std::erase_if(seekings_, [](const auto& entry) { return entry.second.until.expired(); });
   for (auto& [whom, seeking] : seekings_) {

@@ -20,7 +20,7 @@
 
 namespace hdt::daemon {
 
-// What PeerRediscovery reports. The functions may call its refresh() and give_up().
+// The reports of PeerRediscovery. The functions may call its refresh() and give_up().
 class PeerRediscoveryUser {
  public:
   virtual ~PeerRediscoveryUser() = default;

@@ -1,7 +1,7 @@
 // channel_binding.h: ties a handshake to the protected connection that carries it (channel binding, RFC
 // 5056). Without it, a program that has the cluster key could open a connection to each of two daemons and
-// pass their signatures on, and each daemon would take it for the other. What the daemons sign holds for
-// one connection only, as it includes a value that TLS derives for that connection.
+// pass their signatures on, and each daemon would take it for the other. Their signatures hold for one
+// connection only, as they include a value that TLS derives for that connection.
 #pragma once
 
 #include "daemon/protocol/handshake.h"

@@ -125,7 +125,7 @@ bool is_valid(const Membership& m) {
 }
 // kSuccess is an outcome as well: the node has made its part.
 bool is_valid(const Outcome& m) { return is_code(m.code); }
-// What an Inquiry may ask is looked up by Diagnosis.
+// Diagnosis looks up what an Inquiry asks for.
 bool is_valid(const Inquiry&) { return true; }
 // The number belongs to a question of this node, which Inquiries checks. A text that makes no sense costs the
 // asker one answer.

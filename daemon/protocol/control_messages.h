@@ -55,9 +55,9 @@ struct Join {
   // how long the rank waits for the group
   int64_t timeout_ms = 0;
   NodeInfo node;
-  // Who joins, as the node's daemon vouches for it: how the ranks meet, the process's number and user on
-  // its node, and how long it has existed. The age distinguishes a late rank of the same run from one of
-  // a later run (refused_meetings.h).
+  // The rank that joins, as the node's daemon vouches for it: how the ranks meet, the process's number and
+  // user on its node, and how long it has existed. The age distinguishes a late rank of the same run from one
+  // of a later run (refused_meetings.h).
   ipc::Meeting meeting = ipc::Meeting::kSecret;
   uint32_t pid = 0;
   uint32_t uid = 0;

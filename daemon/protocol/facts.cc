@@ -1,6 +1,6 @@
 // facts.cc: facts to JSON and back. The macros below name the fields that travel; a field that is missing
-// in a text makes it invalid, so daemons of one peer version have the same fields. What a field means is
-// in facts.h.
+// in a text makes it invalid, so daemons of one peer version have the same fields. facts.h has the
+// meaning of each field.
 #include "daemon/protocol/facts.h"
 
 #include <fmt/core.h>
@@ -129,8 +129,8 @@ void complete(GroupFacts& group, const TickScale& scale) {
 void keep_recent(NodeFacts& facts) {
   for (GroupFacts& group : facts.groups) {
     for (RankFacts& rank : group.local) {
-      // The list is ordered from old to new. Of those that have ended the first ones are dropped until
-      // kMostEnded are left; of those under way the first kMostUnderWay are kept.
+      // The list is ordered from old to new. The first ones that have ended are dropped until kMostEnded
+      // are left; the first kMostUnderWay of those under way are kept.
       size_t under_way = 0;
       size_t ended = std::count_if(rank.operations.begin(), rank.operations.end(),
                                    [](const auto& operation) { return operation.ended_ns != 0; });

@@ -24,7 +24,7 @@ constexpr char kProofText[] = "HDT handshake";
 enum class Message : uint8_t { kHello = 1, kProof = 2 };
 using Nonce = std::array<std::byte, kNonceBytes>;
 
-// What a Hello begins with, in every version: what follows may be different in another one.
+// The beginning of a Hello, in every version: what follows may be different in another one.
 struct Opening {
   uint32_t magic = kPeerMagic;
   uint32_t version = kPeerVersion;
@@ -44,7 +44,7 @@ bool is_node_name(const std::string& text) {
 
 }  // namespace
 
-// What a Hello has between its Opening and its Nonce.
+// The part of a Hello between its Opening and its Nonce.
 void fields(auto& c, Is<PeerHello> auto& m) {
   c.number(m.purpose);
   c.bytes(m.node.bytes);
@@ -82,8 +82,8 @@ std::vector<std::vector<std::byte>> Handshake::start() {
   return {};
 }
 
-// What a proof is about: the role of whoever proves, the protected connection if there is one, and both
-// Hellos byte by byte. Both ends make the same bytes, whichever of the two they are.
+// The bytes that a proof is about: the role of whoever proves, the protected connection if there is one, and
+// both Hellos byte by byte. Both ends make the same bytes, whichever of the two they are.
 std::vector<uint8_t> Handshake::transcript(Role of) const {
   // The lengths stand before the Hellos so that no other pair of Hellos gives the same bytes.
   const bool own_dials = role_ == Role::kDialer;

@@ -3,8 +3,8 @@
 // It learns from the other nodes of its groups what is newer (control/restarts.cc); otherwise two nodes of
 // a group could be left without a path between them.
 //
-// Each node counts a class's version up with every change, by itself. Of two settings of a class the
-// greater is taken: the higher version, and with equal versions the greater text. So any two nodes that
+// Each node counts a class's version up with every change, by itself. The greater of two settings of a
+// class is taken: the higher version, and with equal versions the greater text. So any two nodes that
 // meet choose the same settings, whichever changes had reached them.
 //
 // Owner and thread: Control; the control thread.

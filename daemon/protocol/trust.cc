@@ -239,7 +239,7 @@ void Trust::on_new(std::function<void()> call) {
 // Several daemons of one user may have this state folder, and an administrator may edit the file. So the new
 // names are added to what stands in the file now; its other lines, and the remarks, stay as they are.
 //
-// 1. What is new, under the mutex. Writing may take long, so the rest is done without it.
+// 1. Find what is new, under the mutex. Writing may take long, so the rest is done without it.
 // 2. The lock of all daemons of the folder, so that none adds lines to a text that another one replaces.
 // 3. The file's text, with the new names behind it. A file that cannot be read is not written over: its
 //    author would lose it.

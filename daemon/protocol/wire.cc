@@ -117,8 +117,8 @@ bool is_valid(const LinkDrained& m) { return m.group == 0; }
 
 }  // namespace
 
-// The header travels with each write and is delivered when the payload is in its place. What a frame leaves
-// of it is zero.
+// The header travels with each write and is delivered when the payload is in its place. The part of it that a
+// frame does not use is zero.
 transport::LinkHeader encode(const Frame& frame) {
   Writer writer;
   writer.one_of(frame);

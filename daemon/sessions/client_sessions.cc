@@ -91,7 +91,7 @@ Deadline ClientSessions::next_time() const {
 
 // `fd` is a session's socket, or the pidfd of its process. Both lead here, and what is in the socket is
 // read first in either case: a process may leave its groups and end at once, and must not be taken for
-// lost.
+// failed.
 void ClientSessions::on_readable(int fd) {
   const auto found = by_fd_.find(fd);
   if (found == by_fd_.end()) return;
@@ -320,8 +320,8 @@ ClientSession* ClientSessions::find(uint64_t number) {
 }
 
 // Descriptors in messages that nobody has read count against the limit of the daemon's user, and so
-// against every session. What the kernel reports as unread covers all messages before this one; if there
-// is nothing, the earlier claims are over.
+// against every session. The kernel's count of unread bytes covers all messages before this one; if it
+// is 0, the earlier claims are over.
 Status ClientSessions::claim_unread(ClientSession& client) {
   int unread = 0;
   if (::ioctl(client.socket.get(), SIOCOUTQ, &unread) != 0 || unread == 0) {

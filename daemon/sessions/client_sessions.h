@@ -8,7 +8,7 @@
 // handler's on_session_ended() is the end.
 //
 // Fairness: a session is read a few messages at a time, and not at all while an answer to a question is
-// on its way. What lasts is claimed from UserLimits.
+// on its way. Resources that last are claimed from UserLimits.
 //
 // Owner and thread: Control; the control thread.
 #pragma once
@@ -180,8 +180,8 @@ class ClientSessions {
   // answers were read.
   void on_time();
   Deadline next_time() const;
-  // A session's socket is readable, or its process has ended. What it has sent before its end is handled
-  // in either case. Ignores a descriptor that belongs to no session.
+  // A session's socket is readable, or its process has ended. Messages from before its end are
+  // handled in either case. Ignores a descriptor that belongs to no session.
   void on_readable(int fd);
   // Something that was done for the session of this descriptor threw: the session ends.
   void end_of(int fd, const std::string& why);
@@ -194,7 +194,7 @@ class ClientSessions {
   const ClientSession* owner_of(uint64_t memory) const;
   // The memory is shared no more. A number that the session does not share is ignored.
   void forget_memory(ClientSession& client, uint64_t memory);
-  // Ends a seat: the process has departed from the group. What it shared there is shared no more.
+  // Ends a seat: the process has departed from the group. Memory that it shared there is shared no more.
   void end_seat(ClientSession& client, uint32_t handle);
   const std::map<uint64_t, ClientSession>& all() const { return sessions_; }
   // Sends a message, with descriptors if there are any. False: the session has ended, or ends now because

@@ -123,7 +123,7 @@ Result<UserLimits::Claim> UserLimits::claim(uid_t uid, What what, int64_t amount
   return Claim(this, uid, what, amount);
 }
 
-// A bucket of tokens. What it holds after a pause is one second's worth, so a user that was silent may
+// A bucket of tokens. After a pause it holds one second's worth, so a user that was silent may
 // write so many lines at once.
 bool UserLimits::may_log(uid_t uid) {
   if (is_exempt(uid)) return true;

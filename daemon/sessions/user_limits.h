@@ -4,7 +4,7 @@
 // back.
 //
 // Root and the daemon's own user have no limits: they could end the daemon anyhow, and the system's
-// limits hold for them. What they have is counted all the same.
+// limits hold for them. Their use is counted all the same.
 //
 // Owner and thread: Control; the control thread, also for the end of a Claim. Claims must end before the
 // UserLimits that gave them.

@@ -4,8 +4,8 @@
 // are the same value.
 //
 // All functions may be called from any thread. A caller that uses a handle holds a Ref, which costs two
-// atomic additions. What the handle stands for lives until the last Ref is gone, even if another thread
-// ends the handle meanwhile.
+// atomic additions. The object behind the handle lives until the last Ref is gone, even if another
+// thread ends the handle meanwhile.
 //
 // A place goes through these states, all in one atomic word:
 // 1. Free: neither kLive nor kEnding; the place is in the list of free places.

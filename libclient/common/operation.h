@@ -57,7 +57,7 @@ class Operation {
   // How the operation ended. Valid once done() has returned true.
   const Status& status() const { return status_; }
 
-  // What the deadline was made from, for the failure's text.
+  // The timeout that the deadline was made from, for the failure's text.
   const int64_t timeout_ms;
   const Deadline deadline;
 

@@ -46,7 +46,7 @@ class Allocations {
   // using the memory.
   Status free(void* pointer);
 
-  // Where a buffer is, as other ranks of a group are told: the memory's number for this group, and the
+  // Where a buffer is, as other ranks of a group learn it: the memory's number for this group, and the
   // offset in bytes.
   struct Place {
     uint64_t memory = 0;  // 0: not memory of hdtMemAlloc

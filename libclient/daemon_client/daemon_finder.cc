@@ -28,7 +28,7 @@ namespace {
 
 // How long a process tries to find or become the host of an embedded daemon, in ms.
 constexpr int64_t kHostMs = 15'000;
-// Processes that go on with the groups of a host that is gone take its place before a process that has
+// Processes that go on with the groups of a host that has ended take its place before a process that has
 // just come, since they know its settings. So the latter waits this long, in ms.
 constexpr int64_t kPrecedenceMs = 300;
 // Between two attempts, in us.
@@ -69,7 +69,7 @@ std::function<void()> successor_of(const RuntimePlace& place) {
     if (!lock.owns_lock()) return;
     if (const auto open = all.sessions[socket].lock()) open->close();
   });
-  // The present host's settings are remembered: the file may be gone when they are needed. If the host
+  // The present host's settings are remembered: the file may be removed when they are needed. If the host
   // has not written them yet, they are read again later.
   auto settings = std::make_shared<std::string>(hosts.settings_of(place));
   auto failed = std::make_shared<bool>(false);
@@ -102,11 +102,11 @@ Result<std::shared_ptr<Session>> embedded_session(Finder& all, const std::string
     last = session.status();
     // These do not get better by waiting.
     if (last.code() == Code::kVersion || last.code() == Code::kSystem) return last;
-    // Settings without a daemon mean that a host is gone, and that others may be about to take its
+    // Settings without a daemon mean that a host has ended, and that others may be about to take its
     // place.
     if (others_first.is_never()) {
-      const bool one_is_gone = !hosts.settings_of(place).empty();
-      others_first = Deadline::after_ms(one_is_gone ? kPrecedenceMs : 0);
+      const bool one_has_ended = !hosts.settings_of(place).empty();
+      others_first = Deadline::after_ms(one_has_ended ? kPrecedenceMs : 0);
     }
     if (others_first.expired()) {
       const Status became = hosts.become(place, "", &holder);

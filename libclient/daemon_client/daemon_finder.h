@@ -17,7 +17,7 @@
 namespace hdt::client {
 
 // The session with that daemon, shared within the process; a new one is opened if there is none or if it
-// is lost. `socket`: "" if the caller asks for none. A daemon that does not answer is waited for no
+// is failed. `socket`: "" if the caller asks for none. A daemon that does not answer is waited for no
 // longer than `timeout_ms`. Any thread; one thread looks at a time, and others wait for it.
 //
 // kNoDaemon: the socket that is asked for does not answer, or no embedded daemon could be reached or

@@ -5,7 +5,7 @@
 // States of the daemon, as the session sees it (docs/glossary.md):
 //   connected   it has answered the greeting; requests are sent and answered
 //   suspended   its socket is closed, and it may be started again within `restart_ms`; requests wait
-//   failed      no other daemon came in time, or it said that the session ends (failed()); requests fail
+//   failed      no other daemon came in time, or it ended the session (failed()); requests fail
 //
 // When the daemon ends without a message, the reader thread waits for one that is started in its place.
 // It hands over the memory of the process's groups and what the process shares, and the session goes on.
@@ -51,8 +51,8 @@ struct JoinedGroup {
 // Made by find_daemon() (daemon_finder.h), which shares it within the process; owned by all
 // communicators on it. The functions below return kDaemonLost, or the reason that the daemon gave, once
 // the session is failed. Functions that wait for an answer give up after ten seconds of a daemon's life
-// (kTimeout), if nothing else is said. While the daemon is suspended they wait for its successor,
-// without counting that time.
+// (kTimeout), unless a function states another time. While the daemon is suspended they wait for its
+// successor, without counting that time.
 class Session {
  public:
   // Connects to the daemon at `socket` and exchanges versions, within `timeout_ms` and ten seconds.
@@ -176,8 +176,8 @@ class Session {
   void read();
   // Hears one daemon after the other until the session is failed.
   void read_on();
-  // Handles messages until the daemon has ended; returns why. `final`: it has said itself that the
-  // session ends.
+  // Handles messages until the daemon has ended; returns why. `final`: it has itself ended
+  // the session.
   Status hear(bool& final);
   // Files an answer for the thread that waits for it.
   void on_packet(Packet packet);

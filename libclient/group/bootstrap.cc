@@ -430,8 +430,8 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
               &parent);
 }
 
-// The parent may have failed, so nothing is asked of its members. Who they are and where their daemons
-// can be met has been known since it was made; the key is a hash of the parent's secret, the number of
+// The parent may have failed, so nothing is asked of its members. It has been known since it was made
+// who they are and where their daemons can be met; the key is a hash of the parent's secret, the number of
 // earlier shrinks, and the excluded ranks, in which all callers agree.
 Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, std::span<const int> excluded,
                                              const hdtCommConfig_t* config) {

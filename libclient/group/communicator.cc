@@ -208,7 +208,7 @@ Communicator::~Communicator() {
 }
 
 // In a group of several nodes the notice goes to the daemon, which writes the failure to the memory of all
-// nodes. If the session is lost, or there is no memory for the notice, the rank writes it here itself.
+// nodes. If the session is failed, or there is no memory for the notice, the rank writes it here itself.
 // told_daemon_ is for leave().
 void Communicator::fail(Code code, int32_t rank, const std::string& text) {
   bool sent = false;

@@ -47,7 +47,7 @@ struct CommunicatorOptions {
 
 // Owned by the handle (hdtComm), by requests under way, and by the progress thread while operations are
 // pending; it leaves its group at the latest when the last of them goes. Public functions may be called
-// from any thread, if nothing else is said.
+// from any thread, unless a comment differs.
 //
 // Invariants: the group's failure is in the shared memory, not here, so all ranks of the node have the
 // same; it is set once. Operations that are pending when it is set end with it. After leave() nothing

@@ -124,8 +124,8 @@ Status DeterministicCalls::wait_for_all() {
   return first;
 }
 
-// Two steps: exchange the contributions, then combine. What this rank owns and what it sends are
-// different parts of the buffers.
+// Two steps: exchange the contributions, then combine. This rank owns one part of
+// the buffers and sends others.
 Status DeterministicCalls::combine(const Task& task, const std::function<Range(uint32_t)>& part_of,
                                    std::byte* result) {
   const uint32_t ranks = ring_->options().ranks, me = ring_->options().rank;

@@ -48,7 +48,7 @@ void InternodeQueue::push(const ipc::Call& call, const void* send, void* recv,
 Status InternodeQueue::place_buffers(Entry& entry) const {
   const ipc::Call& call = entry.call;
   const ipc::Layout& layout = access_.layout();
-  // 1. What would be used in place, if both buffers were in memory of hdtMemAlloc.
+  // 1. Find what would be used in place, if both buffers were in memory of hdtMemAlloc.
   const ipc::CallBuffers wanted = ipc::buffer_use(call, layout, access_.rank, {true, true});
   if (wanted.send == BufferUse::kInPlace) {
     const auto place = locate_(entry.send, ipc::contribution_bytes(call, layout.ranks));
@@ -62,7 +62,8 @@ Status InternodeQueue::place_buffers(Entry& entry) const {
     entry.where.recv_memory = place.value().memory;
     entry.where.recv = place.value().offset;
   }
-  // 2. What is used, as they are. The daemon comes to the same from the memories in `where`.
+  // 2. Find what is used, with the buffers as they are. The daemon comes to the same from the memories in
+  //    `where`.
   const uint64_t own_block = call.count * collectives::type_size(call.type);
   const std::byte* its_place =
       call.what == Collective::kAllGather ? entry.recv + access_.rank * own_block : entry.recv;
@@ -81,7 +82,7 @@ void InternodeQueue::place(const SlotChunk& chunk) const {
   copy_bytes(chunk.recv + own * width, chunk.send + chunk.part.offset * width, chunk.part.elements * width);
 }
 
-// What is left to be done in the recvbuf when nothing is copied out of the slots. The daemon has put a sum
+// Completes the recvbuf when nothing is copied out of the slots. The daemon has put a sum
 // there: an average is divided. The root of a broadcast copies its own data, which the daemon has sent from
 // the sendbuf.
 void InternodeQueue::copy_out_in_place(const Entry& entry) const {

@@ -64,7 +64,7 @@ class InternodeQueue : public CallQueue {
     ipc::Exposure where;
     // The number of its record (ipc/recorder.h).
     uint64_t record = 0;
-    // What becomes of the two buffers, as the daemon computes it, too.
+    // The use of the two buffers, as the daemon computes it, too.
     ipc::CallBuffers use = {};
   };
   // The next chunk of a stage, and the call to which it belongs.

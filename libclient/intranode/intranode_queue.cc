@@ -453,7 +453,7 @@ void IntranodeQueue::fail_all(const Status& status) {
     const auto touches = [&] {
       return i != access_.local && rank_state.touching.load(std::memory_order_seq_cst) != 0;
     };
-    while (touches() && !reach_.gone(i) && !deadline.expired()) std::this_thread::yield();
+    while (touches() && !reach_.ended(i) && !deadline.expired()) std::this_thread::yield();
   }
   for (; !calls_.empty(); calls_.pop_front()) {
     access_.recorder().end(calls_.front().record, status.code());

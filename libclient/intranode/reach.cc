@@ -1,4 +1,4 @@
-// reach.cc: proofs and accesses through the kernel. What a rank publishes is ordered: the proof's bits
+// reach.cc: proofs and accesses through the kernel. A rank publishes in an order: the proof's bits
 // first, its address last with release; a reader loads the address first, with acquire. The result of
 // the trial is one word in the rank's state.
 #include "libclient/intranode/reach.h"
@@ -156,12 +156,12 @@ Reach::Answer Reach::ask() {
   return known_ = answer;
 }
 
-bool Reach::gone(uint32_t local) const {
+bool Reach::ended(uint32_t local) const {
   const uint64_t here = access_.rank_state().pid_namespace.load(std::memory_order_relaxed);
   const ipc::RankState& rank_state = access_.segment.rank_state(local);
   if (here == 0 || rank_state.pid_namespace.load(std::memory_order_relaxed) != here) return false;
   // Signal 0 only asks. ESRCH: no such process. If the number was given to another process meanwhile,
-  // the answer is "not gone", which costs no more than a wait.
+  // the answer is "not ended", which costs no more than a wait.
   const auto pid = static_cast<pid_t>(rank_state.pid.load(std::memory_order_relaxed));
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }

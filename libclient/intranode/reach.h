@@ -59,7 +59,7 @@ class Reach {
   // the node has posted a call, and so has offered its proof. Rings the peers when it publishes.
   Answer ask();
   // Whether that rank's process is known to have ended. False where its number means nothing here.
-  bool gone(uint32_t local) const;
+  bool ended(uint32_t local) const;
 
  private:
   // Draws the proof and publishes it.

@@ -72,7 +72,7 @@ Result<Rendezvous> parse_address(const std::string& name, const std::string& tex
 // malformed.
 Result<std::string> first_slurm_host(const std::string& list);
 
-// The port where the ranks of a Slurm step meet if nothing else is said: 20000 + (job + 997 * step) mod
+// The port where the ranks of a Slurm step meet if nothing else is given: 20000 + (job + 997 * step) mod
 // 12000. That is below the range from which Linux picks ports of its own (32768 and up).
 int slurm_port(uint64_t job, uint64_t step);
 

@@ -31,7 +31,7 @@ const char* proof_text(plan::SearchProof proof) {
   return "put together from classes of equal replicas: not proven to be the fastest";
 }
 
-// Of what was left out, all pairs of kinds of nodes are listed.
+// All pairs of kinds of nodes that were left out are listed.
 void print_json(const plan::SearchResult& result, double bound_seconds, const char* proof) {
   nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
   for (const plan::LeftOut& left : result.left_out) {

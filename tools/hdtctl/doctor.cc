@@ -345,7 +345,7 @@ class Examination {
 
   // Looks at the packets of each connection that was made, in the order of severity: the daemon has
   // found that large packets vanish (`narrowed`); the two NICs have different MTUs; the path carries
-  // smaller packets than the NICs. What is left has passed.
+  // smaller packets than the NICs. The rest has passed.
   void mtu(const json& own, const json& theirs, const std::string& node, const std::vector<Reach>& tried) {
     // 0 if the daemon does not name the address or its MTU.
     const auto mtu_of = [](const json& nics, const std::string& address) -> uint64_t {

@@ -37,7 +37,7 @@ struct Finding {
   std::string
       subject;  // "reach", "mtu", "limits", "memory", "ports", "clock", "versions", "permissions", "daemon"
   std::string text;
-  // What to do; "" if nothing has to be done.
+  // Advice on what to do; "" if nothing has to be done.
   std::string advice;
 };
 

@@ -1,1 +1,1 @@
-"""What tools/soak is made of: hosts, jobs, faults, report; and the C++ rank."""
+"""The parts of tools/soak: hosts, jobs, faults, report; and the C++ rank."""

@@ -62,8 +62,8 @@ hdtResult_t Groups::shrink(const std::vector<int>& excluded) {
   return split();
 }
 
-// 1. Where is each rank: its node, and its place on the node?
-// 2. Who is in the groups of this rank? The steps need the members to compute what results must be.
+// 1. Find where each rank is: its node, and its place on the node.
+// 2. Find the members of this rank's groups. The steps need the members to compute what results must be.
 // 3. Make the three groups. All ranks make them in this order.
 hdtResult_t Groups::split() {
   hdtResult_t result = hdtCommUserRank(all, &rank);

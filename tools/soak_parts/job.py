@@ -14,8 +14,8 @@ from soak_parts.patience import Patience
 LIMIT_S = 60
 LOOK_EVERY_S = 0.2
 STUCK_S = 40
-# What survivors are told: the rank was lost, or another survivor has given up a group that the lost rank was
-# not in.
+# The results that survivors get: the rank has failed, or another survivor has given up a group that the
+# failed rank was not in.
 RANK_LOST, ABORTED = 11, 13
 
 

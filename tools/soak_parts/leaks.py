@@ -12,7 +12,8 @@ from soak_parts.job import LIMIT_S, Failure, Job
 
 PLACEMENT = [0, 0, 1, 1]
 HOSTS = 2
-# Of a group of all, which is split by node, across nodes, and once more as a whole: all, 2, 2, 1.
+# The groups of a form: one of all, which is split by node, across nodes, and once more as a whole: all, 2, 2,
+# 1.
 GROUPS_A_FORM = 6
 ENDINGS = ("finalize", "exit", "kill", "stop-kill", "shrink")
 # By then every ending has been there twice, and what a daemon keeps of what is over is full: records of 64
@@ -86,7 +87,7 @@ class Leaks:
         return [self.nodes.control(host, "status")["daemon"] for host in range(HOSTS)]
 
     def settled(self):
-        """What is used when it no longer falls: ends are heard of at once, but some things are kept for
+        """The use when it no longer falls: ends are heard of at once, but some things are kept for
         latecomers."""
         least, still = self.use(), 0
         deadline = time.monotonic() + SETTLED_S
@@ -128,7 +129,7 @@ class Leaks:
 
 
 def growth(first, last):
-    """What has grown, in words."""
+    """The growth, in words."""
     grown = []
     for host, (before, after) in enumerate(zip(first, last)):
         for what in EXACT:

@@ -95,7 +95,7 @@ class Nodes(Hosts):
         return [json.dumps(peer) for peer in peers if peer["writes_pending"] or peer["bytes_queued"]]
 
     def diagnosis(self):
-        """What every node says of its groups, and the ends of the logs."""
+        """Every node's report of its groups, and the ends of the logs."""
         self.heal_daemons()
         told = []
         for host in range(self.count):

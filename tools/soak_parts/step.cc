@@ -1,4 +1,4 @@
-// step.cc: the operations of a step. What a rank contributes follows from seed, group, step, call and
+// step.cc: the operations of a step. A rank's contribution follows from seed, group, step, call and
 // rank (values.h), so each rank can compute what every result must be.
 #include "tools/soak_parts/step.h"
 

@@ -38,7 +38,7 @@ constexpr size_t kTextBytes = 128;
 // The identity under which each process admits the other one, and grants memory to it.
 constexpr PeerName kOther{{std::byte{1}}};
 
-// What the receiver sends through the pipe before there is a connection.
+// The message that the receiver sends through the pipe before there is a connection.
 struct Meeting {
   char address[kTextBytes];
   RegionKey key;

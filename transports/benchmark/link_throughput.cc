@@ -61,7 +61,7 @@ class OtherSide {
 // The identity under which each engine admits the other one, and grants memory to it.
 constexpr PeerName kOther{{std::byte{1}}};
 
-// What the daemon's engine does, for one device and one link: it polls the device, sleeps on its descriptor
+// The work of the daemon's engine, for one device and one link: it polls the device, sleeps on its descriptor
 // when there is nothing to do, and passes completions to the link. Used by one thread.
 class Engine : public LinkObserver {
  public:

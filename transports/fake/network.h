@@ -13,7 +13,7 @@
 
 namespace hdt::transport::fake {
 
-// What goes wrong with the data that one address sends. The default is a network without faults. "One in n"
+// The faults of the data that one address sends. The default is a network without faults. "One in n"
 // is a chance of 1/n for each frame or write, drawn from the seed.
 struct Faults {
   // The payload bytes that a connection delivers per poll of its receiver, as a slow NIC does. 0: no limit.

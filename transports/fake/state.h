@@ -50,8 +50,8 @@ struct Pipe {
   Status close_reason;                 // what the receiver reports then, after the frames
 };
 
-// What the devices of one backend share. A region may be written through any of them, so that any rail of a
-// link can carry any fragment.
+// The state that the devices of one backend share. A region may be written through any of them, so that any
+// rail of a link can carry any fragment.
 struct Domain {
   RegionGrants regions;
   std::set<FakeDevice*> devices;

@@ -20,7 +20,7 @@ inline constexpr uint16_t kFragmentMagic = 0x4835;
 inline constexpr uint16_t kCheckedFragmentMagic = 0x4836;  // the same layout, and `checksum` is to be checked
 inline constexpr size_t kFragmentPage = 4096;              // fragment sizes are multiples of it, in bytes
 
-// The sender writes it in Outbox::pull() and Rail::write(). What comes from a peer is foreign: to_fragment()
+// The sender writes it in Outbox::pull() and Rail::write(). A header from a peer is foreign: to_fragment()
 // checks it before any field is used.
 struct FragmentHeader {
   LinkHeader header{};              // of the layer above; the same in every fragment of a write
@@ -58,7 +58,7 @@ inline uint32_t checksum_of(FragmentHeader fragment, std::span<const std::byte> 
 }
 
 // Reads and checks the header of a fragment of which the backend has placed `placed` bytes. kLink if a field
-// is out of range. What remains to be checked is whether the fragment agrees with others of its write
+// is out of range. It remains to be checked whether the fragment agrees with others of its write
 // (arrivals.h) and whether `received` is possible (Rail::acknowledged()).
 inline Result<FragmentHeader> to_fragment(const Immediate& immediate, uint64_t placed) {
   const auto fragment = std::bit_cast<FragmentHeader>(immediate);

@@ -4,7 +4,7 @@
 // of unequal speed add up. The receiver counts the fragments of each write and reports the write once, when
 // all of it is in memory, in whatever order the fragments came.
 //
-// A rail may be lost at any moment. What it carried is sent again on the others once both ends agree on what
+// A rail may be lost at any moment. Its data is sent again on the others once both ends agree on what
 // had arrived, so that every write and every control message still arrives exactly once. A link without any
 // rail waits for one to be added, and ends when none comes in time (docs/design/link.md).
 //
@@ -152,7 +152,7 @@ class Link {
   // must serve the NICs as nic_share.h describes: wants_turn(), then take_turn() until no link moves.
   void add_rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane = nullptr);
   // Gives up a rail that does not work. `reason` goes into its status; the peer learns only that the rail is
-  // lost. What was under way on it is sent again on the others. No effect for an unknown connection.
+  // lost. Data that was under way on it is sent again on the others. No effect for an unknown connection.
   void drop_rail(const Connection* connection, const Status& reason);
   // Gives up all rails that are up, but none that still waits for the peer's hello.
   void drop_rails(const Status& reason);

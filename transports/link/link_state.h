@@ -88,7 +88,7 @@ struct Link::State {
   void on_hello(Rail& rail, std::span<const std::byte> body);
   void on_rail_lost(const RailLostBody& lost);
   void on_closed(Rail& rail, const Status& reason);
-  // Stops using the rail and abandons its connection. What was lost on it is settled after its kClosed.
+  // Stops using the rail and abandons its connection. Data that was lost on it is settled after its kClosed.
   void give_up(Rail& rail, const Status& reason);
   // Marks the rail as down, and reports that to the peer and the observer. Called once per rail.
   void use_no_more(Rail& rail, const std::string& reason);

@@ -1,5 +1,5 @@
 // nic_share.h: how classes of groups share one NIC (docs/design/classes.md). Each class has links of its own,
-// and so connections. What all of them have under way on the NIC is kept small, so that the class whose turn
+// and so connections. Their data under way on the NIC is kept small, so that the class whose turn
 // it is gets the NIC soon. A latency class always sends at once. Among the bulk classes the one with the
 // minimum of bytes sent per weight goes next, fragment by fragment: start-time fair queueing (Goyal, Vin,
 // Cheng, SIGCOMM 1996). Only classes with something to send count, so the NIC never idles for a class that

@@ -35,7 +35,7 @@ struct NoticeHead {
   uint32_t magic = kNoticeMagic;
   NoticeKind kind = NoticeKind::kAcknowledge;
   uint8_t zero[3] = {};
-  // Of a numbered notice: 1, 2, 3 ... per link and direction, on whatever rail it travels. 0: not numbered.
+  // In a numbered notice: 1, 2, 3 ... per link and direction, on whatever rail it travels. 0: not numbered.
   uint64_t number = 0;
   uint64_t notices = 0;   // the numbered notices 1 to this one have come in the other direction
   uint32_t received = 0;  // fragments that came on this rail in the other direction, modulo 2^32

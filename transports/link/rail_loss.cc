@@ -31,10 +31,10 @@ constexpr int64_t kPingNs = 6 * kNsPerMs;
 // On a rail whose acknowledgements ordinarily take long, what is under way is late and not lost. The patience
 // has this limit, in link.stall_ms.
 constexpr int64_t kPatientTimes = 10;
-// While rails of other links between the same NICs move, the NICs and the path work. What is queued behind
-// them is late. What the NIC's queue has dropped is sent again by TCP's timer, after 200 ms and after 400 ms
-// more if it is dropped again. This patience has a limit as well, because a path can fail for one connection
-// alone.
+// While rails of other links between the same NICs move, the NICs and the path work. Packets that are
+// queued behind them are late. TCP's timer sends packets again that the NIC's queue has dropped, after 200
+// ms, and after 400 ms more if they are dropped again. This patience has a limit as well, because a path can
+// fail for one connection alone.
 constexpr int64_t kBesideOthersNs = kNsPerSecond;
 // A new rail without a hello of the peer's link for this long does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
@@ -51,8 +51,8 @@ bool same_path(const RailStatus& a, const RailStatus& b) {
          host_of(a.remote_address) == host_of(b.remote_address);
 }
 
-// The counters of a rail continue in the one that takes its place. What describes the present is not taken
-// over: the state, the bytes in flight and the speed.
+// The counters of a rail continue in the one that takes its place. Values that describe the present are not
+// taken over: the state, the bytes in flight and the speed.
 void take_over(RailStatus& rail, const RailStatus& old) {
   rail.bytes_out += old.bytes_out;
   rail.bytes_in += old.bytes_in;

@@ -1,6 +1,6 @@
-// loader.cc: finds, loads and checks modules (see loader.h). What a module shows is checked before it is
-// used, the version of the contract first; a module that fails a check is unloaded again and refused with one
-// line.
+// loader.cc: finds, loads and checks modules (see loader.h). The contents of a module are checked before they
+// are used, the version of the contract first; a module that fails a check is unloaded again and refused with
+// one line.
 #include "transports/loader/loader.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // attempt.h: limits the damage of an exception to one connection, as base/contained.h does for the daemon.
-// Backends use this one because they are linked without a log. What throws here is mostly an allocation
-// without memory. The connection then ends, and its kClosed carries the reason.
+// Backends use this one because they are linked without a log. The exception here is mostly that of an
+// allocation without memory. The connection then ends, and its kClosed carries the reason.
 #pragma once
 
 #include <exception>

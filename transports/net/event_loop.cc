@@ -120,7 +120,7 @@ bool EventLoop::dispatch() {
       timer = true;
       continue;
     }
-    // A source that throws is told so by on_failure(), and the others are called all the same.
+    // A source that throws hears of it by on_failure(), and the others are called all the same.
     auto* const source = static_cast<EventSource*>(target);
     (void)attempt_for(*source, [&] { source->on_event(events[i].events); });
     any = true;

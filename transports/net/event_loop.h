@@ -12,8 +12,8 @@
 
 namespace hdt::transport::tcp {
 
-// What the loop calls: a connection, a listener, a socket that lingers. The loop does not own it; it must be
-// removed from the loop before it is destroyed.
+// An object that the loop calls: a connection, a listener, a socket that lingers. The loop does not own it;
+// it must be removed from the loop before it is destroyed.
 class EventSource {
  public:
   virtual ~EventSource() = default;

@@ -46,7 +46,7 @@ uint32_t prefix_bits_of(const sockaddr* mask) {
   return bits;
 }
 
-// What is known of the NIC that an address belongs to. Each field that cannot be read keeps the value for
+// Describes the NIC that an address belongs to. Each field that cannot be read keeps the value for
 // "unknown".
 DeviceInfo describe(const ifaddrs& entry, const SocketAddress& address) {
   DeviceInfo info;

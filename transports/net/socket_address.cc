@@ -13,7 +13,7 @@ namespace hdt::transport::tcp {
 
 namespace {
 
-// What getnameinfo() writes: two texts that end with a zero byte.
+// The output of getnameinfo(): two texts that end with a zero byte.
 struct HostAndPort {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};

@@ -14,7 +14,7 @@ namespace hdt::transport {
 
 namespace {
 
-// What most networks use, for devices whose prefix length is unknown.
+// The prefixes that most networks use, for devices whose prefix length is unknown.
 constexpr uint32_t kGuessedPrefixV4 = 24;
 constexpr uint32_t kGuessedPrefixV6 = 64;
 

@@ -30,7 +30,7 @@ struct NumericAddress {
 std::optional<NumericAddress> parse_numeric(std::string host);
 
 // The addresses of all interfaces of this host, or of its network namespace, whether HDT uses them or not. A
-// snapshot: it does not follow later changes. What is sent to one of these addresses never leaves the host.
+// snapshot: it does not follow later changes. Packets to one of these addresses never leave the host.
 class OwnAddresses {
  public:
   // Asks the kernel. kSystem on failure.

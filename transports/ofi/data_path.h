@@ -16,8 +16,8 @@
 namespace hdt::transport::ofi {
 
 // Owned by a connection, used on its thread; the fabric and the domain outlive it. Progress is made only
-// inside its calls (FI_PROGRESS_MANUAL), so the library places nothing between them. What its functions
-// promise is in transports/tagged/data_path.h.
+// inside its calls (FI_PROGRESS_MANUAL), so the library places nothing between them. The contract of
+// its functions is in transports/tagged/data_path.h.
 class OfiDataPath final : public tagged::DataPath {
  public:
   // Opens the queue and the endpoint, which takes a millisecond or two. kLink, with libfabric's reason, if

@@ -18,7 +18,7 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-// What the provider offers at a local address. kNoBackend, with libfabric's reason, if it does not work
+// The provider's offer at a local address. kNoBackend, with libfabric's reason, if it does not work
 // there.
 Result<Info> find_info(const Provider& provider, const std::string& address);
 // The version of the library at run time, for the module's description: "libfabric 1.17".

@@ -242,8 +242,8 @@ Status RdmaConnection::take_message(const FrameHeader& header, std::span<const s
   return Status::ok();
 }
 
-// The payload is in its place already. What the peer reports is checked against what was granted to it, as
-// the adapter knows keys and not peers.
+// The payload is in its place already. The peer's report is checked against what was granted to it, as the
+// adapter knows keys and not peers.
 Status RdmaConnection::take_written(const FrameHeader& header, std::span<const std::byte> body) {
   if (granted_ == nullptr) return {Code::kLink, "a write from a peer that has not shown who it is"};
   const std::byte* placed = nullptr;
@@ -333,7 +333,7 @@ void RdmaConnection::drain(const Status& reason, const Status& given_up) {
 }
 
 // The queue pair is destroyed before anything is reported: the owner may reuse memory as soon as it reads
-// kSent. What was borrowed for single writes is released by give_up().
+// kSent. Registrations for single writes are released by give_up().
 void RdmaConnection::finish() {
   leave();
   device_.loop.clear_deadline(this);

@@ -22,7 +22,7 @@ namespace hdt::transport::rdma {
 
 class RdmaConnection;
 
-// What the connections of one device share with it. Owned by the RdmaDevice, which outlives its
+// The state that the connections of one device share with it. Owned by the RdmaDevice, which outlives its
 // connections; used on the device's thread only.
 struct DeviceState {
   DeviceState(std::shared_ptr<Domain> shared, Nic& adapter)

@@ -189,7 +189,7 @@ void RdmaDevice::fail_all(const std::string& reason) {
 
 // 1. Strangers hand over the messages that were held, and what the owner has posted goes to the adapter.
 // 2. Completions are drained. The descriptors are asked if there were none, or every kBusyPolls polls.
-// 3. What the completions have caused (credits, the next frames) goes to the adapter.
+// 3. The requests that completions have caused (credits, the next frames) go to the adapter.
 // 4. If nothing was found, the adapter is asked for an event, and the queues are drained once more: a
 //    completion may have come before the request.
 // 5. If there is or may be more to do, the device wakes itself.

@@ -25,8 +25,8 @@ Result<AdapterPort> adapter_of(Verbs& verbs, const tcp::SocketAddress& local);
 // backends` shows it.
 Result<std::vector<DeviceInfo>> find_devices(Verbs& verbs);
 
-// Sets speed (bits per second), MTU (bytes) and state in `info`, as the adapter reports them. What it does
-// not report stays as it is.
+// Sets speed (bits per second), MTU (bytes) and state in `info`, as the adapter reports them. A field that
+// the adapter does not report stays as it is.
 void read_port(Verbs& verbs, ibv_context* context, uint8_t port, DeviceInfo& info);
 
 }  // namespace hdt::transport::rdma

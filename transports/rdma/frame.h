@@ -28,7 +28,7 @@ inline constexpr uint16_t kProtocolVersion = 1;
 inline constexpr uint32_t kSlotBytes = 1024;
 inline constexpr uint16_t kReceiveSlots = 64;
 
-// What an end must know of the other before the first request.
+// The facts that an end must know of the other before the first request.
 struct Hello {
   uint32_t magic = kHelloMagic;
   uint16_t version = kProtocolVersion;
@@ -59,7 +59,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 24 && std::is_trivially_copyable_v<FrameHeader>);
 
-// What a piece of a message may have.
+// The limit of a piece of a message, in bytes.
 inline constexpr size_t kPieceBytes = kSlotBytes - sizeof(FrameHeader);
 // The minimum that a Hello may offer. Data needs more credits than SendQueue::kReservedCredits.
 inline constexpr uint16_t kLeastReceiveSlots = 4;

@@ -11,7 +11,7 @@
 
 namespace hdt::transport::rdma {
 
-// What an RdmaDevice implements to receive its adapter's events.
+// The interface that an RdmaDevice implements to receive its adapter's events.
 class NicListener {
  public:
   virtual ~NicListener() = default;

@@ -69,8 +69,8 @@ class SendQueue {
   // The request with this sequence number has completed, and with it all before it. Appends to `sent` what
   // they finished.
   void on_completed(uint32_t sequence, std::vector<Sent>& sent);
-  // A request has failed, and those behind it will fail as well. What they were to finish stays in the
-  // queue until give_up().
+  // A request has failed, and those behind it will fail as well. The frames that they were to finish stay in
+  // the queue until give_up().
   void on_failed(uint32_t sequence);
   // Appends everything that was not reported. No request may be with the adapter.
   void give_up(std::vector<Sent>& sent);

@@ -1,5 +1,5 @@
 // system_verbs.cc: Verbs by libibverbs and librdmacm; see verbs.h for what each call promises. Most calls
-// are passed on. What is added: descriptors never block, the two conventions of errors (errno value
+// are passed on. This file adds that descriptors never block, the two conventions of errors (errno value
 // returned, or -1 and errno) become one, and events are copied and acknowledged at once.
 #include <fcntl.h>
 

@@ -23,7 +23,7 @@ namespace hdt::transport::rdma {
 struct CmEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
   int status = 0;  // 0, a negative errno value, or the reason of a rejection, as the type has it
-  // Of a connect request: the id of the new connection; otherwise the id that the event is about.
+  // For a connect request: the id of the new connection; otherwise the id that the event is about.
   rdma_cm_id* id = nullptr;
   std::array<std::byte, 64> private_data{};  // of the peer: foreign; padded with zeroes by the library
   size_t private_bytes = 0;
@@ -36,7 +36,7 @@ struct AsyncEvent {
   uint8_t port = 0;        // of an event about a port, from 1
 };
 
-// What an adapter allows.
+// The limits of an adapter.
 struct Limits {
   int completion_entries = 0;  // entries of one completion queue
   int send_requests = 0;       // requests of one queue pair
@@ -51,7 +51,7 @@ class Verbs {
   // belong to. ENODEV: there is no adapter of that name.
   virtual ibv_context* open_device(const std::string& name) = 0;
   virtual void close_device(ibv_context* context) = 0;
-  // What the adapter and its ports are: limits, state and speed of a port, the address (GID) at an index.
+  // Properties of the adapter and its ports: limits, state and speed of a port, address (GID) at an index.
   virtual int query_limits(ibv_context* context, Limits& limits) = 0;
   virtual int query_port(ibv_context* context, uint8_t port, ibv_port_attr& attributes) = 0;
   virtual int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid& gid) = 0;

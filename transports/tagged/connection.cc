@@ -219,8 +219,8 @@ void TaggedConnection::on_withdrawn(uint64_t region, const RegionTable* of) {
   }
 }
 
-// A goodbye can be sent once kHere has shown that the peer speaks this protocol. What is under way on the
-// data path is given up.
+// A goodbye can be sent once kHere has shown that the peer speaks this protocol. Data that is under way on
+// the data path is given up.
 void TaggedConnection::close() {
   if (phase_ == Phase::kFinished) return;
   const bool met = phase_ != Phase::kConnecting && phase_ != Phase::kCalling && phase_ != Phase::kEnding;
@@ -252,8 +252,8 @@ void TaggedConnection::drop_data_path() {
   data_path_.reset();
 }
 
-// The data path is destroyed first. Only then may the owner learn that its memory is free. What is given up
-// is reported in the order in which it was sent: control socket, held, data path.
+// The data path is destroyed first. Only then may the owner learn that its memory is free. Sends that are
+// given up are reported in the order in which it was sent: control socket, held, data path.
 void TaggedConnection::finish(const Status& reason, const Status& given_up, bool in_order) {
   leave();
   drop_data_path();

@@ -25,7 +25,7 @@ namespace hdt::transport::tagged {
 
 class TaggedConnection;
 
-// What the connections of one device share with it. Owned by the TaggedDevice, which outlives its
+// The state that the connections of one device share with it. Owned by the TaggedDevice, which outlives its
 // connections; used on the device's thread only.
 struct DeviceState {
   DeviceState(std::shared_ptr<Domain> shared, std::unique_ptr<Fabric> opened)

@@ -40,7 +40,7 @@ struct HelloHeader {
 };
 static_assert(sizeof(HelloHeader) == 16);
 
-// What an end sends about its data path to a peer that it has admitted.
+// The item that an end sends about its data path to a peer that it has admitted.
 struct Hello {
   size_t segment_bytes = 0;        // Fabric::segment_bytes()
   std::string protocol;            // Fabric::protocol()
@@ -65,7 +65,7 @@ enum class Signal : uint8_t {
 // descriptor and calls read() and flush().
 class Control {
  public:
-  // What one read() has found. It holds one event of the handshake at most: the owner may admit the peer
+  // The result of one read(). It holds one event of the handshake at most: the owner may admit the peer
   // because of it, and the bytes behind it are then judged differently.
   struct Input {
     std::vector<std::byte> message;  // empty: none
@@ -86,7 +86,7 @@ class Control {
 
   // The peer is not a stranger any more: longer messages and a hello are allowed.
   void admit() { admitted_ = true; }
-  // Of the end that accepted; the end that dialled calls expect_here() and waits for it.
+  // Called by the end that accepted; the end that dialled calls expect_here() and waits for it.
   void push_here() { outbox_.push_back(static_cast<std::byte>(Item::kHere)); }
   void expect_here() { expects_here_ = true; }
   // Queues what flush() sends. A hello's parts must be within kMaxProtocolBytes and kMaxAddressBytes.

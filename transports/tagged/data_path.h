@@ -58,7 +58,8 @@ class DataPath {
 class Fabric {
  public:
   virtual ~Fabric() = default;
-  // What two ends must have in common, for their hello: "ofi tcp;ofi_rxm". At most kMaxProtocolBytes.
+  // The protocol that two ends must have in common, for their hello: "ofi tcp;ofi_rxm". At most
+  // kMaxProtocolBytes.
   virtual const std::string& protocol() const = 0;
   // The maximum of payload in one send, in bytes: kMinSegmentBytes to kMaxSegmentBytes. Two ends use the
   // smaller.

@@ -6,7 +6,7 @@
 
 namespace hdt::transport::tagged {
 
-// What was started. Frames and segments are numbered for each direction by itself.
+// The operation that was started. Frames and segments are numbered for each direction by itself.
 enum class Operation : uint64_t {
   kFrameSent = 0,
   kFrameReceived = 1,

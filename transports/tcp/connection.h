@@ -33,7 +33,7 @@ namespace hdt::transport::tcp {
 
 class TcpConnection;
 
-// What the connections of one device share with it. Owned by the TcpDevice, which outlives its
+// The state that the connections of one device share with it. Owned by the TcpDevice, which outlives its
 // connections; used on the device's thread only.
 struct DeviceState {
   DeviceState(std::shared_ptr<Domain> shared, Options with, DeviceInfo info)

@@ -39,7 +39,7 @@ bool TcpConnection::on_secure(const FrameHeader& header, std::span<const std::by
 
 // The keys are there: everything that the peer sends from now on is sealed. Bytes that the old reader
 // has read beyond the last kSecure frame are handed to the new one, which parses them now, because epoll
-// does not report them. What this end has queued in the clear leaves before any sealed byte: flush()
+// does not report them. Frames that this end has queued in the clear leave before any sealed byte: flush()
 // does nothing while start_ is set.
 void TcpConnection::on_secured() {
   secure::Session session = start_->take();

@@ -38,7 +38,7 @@ enum class FrameType : uint8_t {
 inline constexpr uint64_t kRefusalLimit = 0;   // the accepting process is at a limit: kSystem
 inline constexpr uint64_t kRefusalConfig = 1;  // the two ends are configured differently: kConfig
 
-// `region` of a kPath frame: its step. What `offset` means depends on the step.
+// `region` of a kPath frame: its step. The meaning of `offset` depends on the step.
 inline constexpr uint64_t kPathHere = 1;  // offset: the PathLimit of this connection, vanishes << 32 | passes
 inline constexpr uint64_t kPathSize = 2;  // offset: the length in bytes of the IP packet that the frame makes
 inline constexpr uint64_t kPathAll = 3;   // no larger size follows

@@ -44,7 +44,7 @@ void FrameWriter::push_write(const void* data, size_t bytes, uint64_t region, ui
   queued_write_bytes_ += bytes;
 }
 
-// What one sendmsg() sends: the pieces of many frames, or of one large payload that is not copied.
+// The data of one sendmsg(): the pieces of many frames, or of one large payload that is not copied.
 struct FrameWriter::Batch {
   std::array<iovec, kMaxVectors> vectors;
   size_t count = 0;

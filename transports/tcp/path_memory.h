@@ -12,7 +12,7 @@
 
 namespace hdt::transport::tcp {
 
-// What is known of a narrow path. Lengths of IP packets in bytes, headers included.
+// The limit of a narrow path, as far as it is known. Lengths of IP packets in bytes, headers included.
 struct PathLimit {
   uint32_t passes = 0;    // the largest size that arrived; 0: none of the sizes did
   uint32_t vanishes = 0;  // the smallest size that was tried and did not arrive

@@ -15,8 +15,8 @@ namespace {
 // The maximum of payload that one read takes directly to its place: it is authenticated while it is in
 // the caches.
 constexpr size_t kDirectBytes = 128 << 10;
-// The maximum that is read into the buffer behind it: room for its tag and the next head. What follows
-// the head is payload again.
+// The maximum that is read into the buffer behind it: room for its tag and the next head. After the
+// head comes payload again.
 constexpr size_t kBehindPayload = 2 << 10;
 // Shorter rests of payload go through the buffer.
 constexpr size_t kWorthDirect = 16 << 10;

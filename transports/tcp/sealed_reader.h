@@ -39,7 +39,7 @@ class SealedReader {
   }
 
  private:
-  // What the next bytes of the stream are.
+  // The kinds of the next bytes of the stream.
   enum class Part : uint8_t { kHead, kMessage, kPayload, kPayloadTag };
 
   // Handles what is complete in the buffer. kDrained: more bytes are needed.

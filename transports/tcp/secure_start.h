@@ -44,7 +44,7 @@ class SecureStart {
   // Sends what is queued.
   Pump pump(int fd);
   bool pending() const { return sent_ < out_.size(); }
-  // True when the keys are there and were not taken. What is queued must leave before anything sealed.
+  // True when the keys are there and were not taken. Queued bytes must leave before anything sealed.
   bool done() const { return session_.sealer != nullptr; }
   // The keys; to be called once, when done().
   secure::Session take() { return std::move(session_); }

@@ -52,8 +52,8 @@ UcxDataPath::~UcxDataPath() {
   ucp_worker_destroy(worker_);
 }
 
-// The worker should have its requests back before it is destroyed. What is still missing after
-// kProgressAtEnd rounds is destroyed with it.
+// The worker should have its requests back before it is destroyed. Requests that are still missing
+// after kProgressAtEnd rounds are destroyed with it.
 // 1. Closes the endpoint by force: sends end with an error, without waiting for the peer.
 // 2. Cancels every request that has not come back by that. The list is copied first, as callbacks change
 //    under_way_.

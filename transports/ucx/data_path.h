@@ -14,7 +14,7 @@
 namespace hdt::transport::ucx {
 
 // Owned by a connection, used on its thread; the context outlives it. UCX makes progress, and calls back,
-// only inside our calls. What its functions promise is in transports/tagged/data_path.h.
+// only inside our calls. The contract of its functions is in transports/tagged/data_path.h.
 //
 // A request is UCX's handle of an operation. It is in under_way_ from the call that starts it until it has
 // come back; then it is freed, and its result waits in finished_ for the next poll().

@@ -1,4 +1,4 @@
-// fabric.h: UCX opened on one NIC. What it uses there (RDMA, TCP, shared memory) is its own choice, and
+// fabric.h: UCX opened on one NIC. Its transports there (RDMA, TCP, shared memory) are its own choice, and
 // that of the UCX_* environment.
 #pragma once
 

@@ -25,14 +25,14 @@ def backend_of(group):
 
 
 def failed_rank(group=None):
-    """The rank that the failure of a group is about, such as the one that was lost; None: the group works, or
-    it was no one rank. Ranks of several nodes may see different ones if several are lost at the same time."""
+    """The rank that the failure of a group is about, such as one that has failed; None: the group works, or
+    it was no one rank. Ranks of several nodes may see different ones if several fail at the same time."""
     rank = _C.failed_rank(_hdt(group))
     return None if rank < 0 else rank
 
 
 def shrink(excluded=None, timeout=None, store=None):
-    """Makes the world anew, of the ranks that are left, after others were lost. All that are left call it.
+    """Makes the world anew, of the ranks that are left, after others have failed. All that are left call it.
     Then they are ranks 0, 1, ... of the new world, in their old order; returns their old ranks, by new rank.
 
     excluded: the ranks that are not to be in it, the same on all that call; None: the one that the failure of
@@ -40,7 +40,7 @@ def shrink(excluded=None, timeout=None, store=None):
     timeout: how long the ranks wait for each other here, a timedelta; None: that of the world, which the new
         one has as well. RuntimeError names who has not come; shrink() can then be called again without them.
     store: a c10d Store that all that are left reach; None: a TCPStore at the new rank 0, as the old store may
-        have been where a rank was lost.
+        have been where a rank has failed.
 
     The old world and all groups in it are destroyed: make them anew, and what has been made with them, such
     as DistributedDataParallel(model). The model and the optimizer stay as they are. They may be one step
@@ -48,11 +48,11 @@ def shrink(excluded=None, timeout=None, store=None):
     """
     world = _hdt(None)
     if excluded is None:
-        lost = _C.failed_rank(world)
-        if lost < 0:
+        failed = _C.failed_rank(world)
+        if failed < 0:
             raise RuntimeError("hdt: shrink: the failure of the world names no rank, or it has not failed; "
                                "give the ranks that are not to be in the new one")
-        excluded = [lost]
+        excluded = [failed]
     excluded = sorted(set(excluded))
     if hasattr(dist, "get_backend_config"):
         devices = [part for part in str(dist.get_backend_config()).split(",") if part]

@@ -15,7 +15,7 @@ std::string class_of(const std::string& description) {
   const char* const variable = std::getenv("HDT_CLASS_MAP");
   std::string_view rest = variable == nullptr ? "" : variable;
   std::string found;
-  // All of it is looked at, also behind a match: what is wrong in it is said by every group.
+  // All of it is looked at, also behind a match: every group reports what is wrong in it.
   while (!rest.empty()) {
     const std::string entry(rest.substr(0, rest.find(',')));
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));

@@ -1,4 +1,4 @@
-// membership.cc: how a rank comes into a group, and into one without the ranks that were lost. See
+// membership.cc: how a rank comes into a group, and into one without the ranks that have failed. See
 // process_group.h.
 #include "process_group.h"
 

@@ -66,7 +66,7 @@ py::dict shared_memory() {
   return made;
 }
 
-// What torch gives out is a base class of it. The group behind "cpu:hdt,cuda:..." is reached in Python.
+// torch gives out a base class of it. The group behind "cpu:hdt,cuda:..." is reached in Python.
 const hdt_torch::ProcessGroupHDT& as_hdt(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
   const auto* const found = dynamic_cast<hdt_torch::ProcessGroupHDT*>(group.get());
   TORCH_CHECK(found != nullptr, "hdt: a group of the backend \"", group->getBackendName(),
@@ -80,7 +80,7 @@ c10::intrusive_ptr<hdt_torch::BackendBase> without(const c10::intrusive_ptr<hdt_
                                              std::chrono::duration<double>(timeout_s)));
 }
 
-// What the group was made with: (class, deterministic, seconds of its timeout).
+// The settings that the group was made with: (class, deterministic, seconds of its timeout).
 std::tuple<std::string, bool, double> options_of(const c10::intrusive_ptr<hdt_torch::BackendBase>& group) {
   const hdt_torch::GroupOptions options = as_hdt(group).options();
   return {options.group_class, options.deterministic, std::chrono::duration<double>(options.timeout).count()};

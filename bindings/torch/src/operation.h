@@ -200,7 +200,7 @@ class Group {
   // destructor calls it with Python's lock held, it lets go of the lock meanwhile.
   void close();
   // For the end of the interpreter: closes all groups that there are. Operations that are not complete, for
-  // which nobody will wait any more, have kLast; then their group is aborted, as if this rank were lost.
+  // which nobody will wait any more, have kLast; then their group is aborted, as if this rank had failed.
   static void close_all();
 
  private:

@@ -1,5 +1,5 @@
 // pipeline.cc: passes a stage of Python functions to HDT's training engine, and the engine's memory to Python
-// as tensors. What a stage computes is in hdt_torch/pipeline.
+// as tensors. hdt_torch/pipeline has the computation of a stage.
 #include "pipeline.h"
 
 #include <ATen/ops/from_blob.h>
@@ -191,7 +191,7 @@ class PythonTrainer {
   // A tensor on memory of the engine for the time of one call; None where there is none.
   static py::object view(const float* memory, size_t count, size_t elements) {
     if (memory == nullptr) return py::none();
-    // torch has no read-only tensors. What comes from another stage is only read.
+    // torch has no read-only tensors. Data of another stage is only read.
     return py::cast(at::from_blob(const_cast<float*>(memory),
                                   {static_cast<int64_t>(count), static_cast<int64_t>(elements)}, at::kFloat));
   }

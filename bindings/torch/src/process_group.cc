@@ -386,9 +386,9 @@ void ProcessGroupHDT::startCoalescing() { check(hdtGroupStart(), "start of a bat
 void ProcessGroupHDT::endCoalescing(std::vector<WorkRef>&) { check(hdtGroupEnd(), "end of a batch"); }
 #endif
 
-// Each rank says in the store that it has come; rank 0 waits for all, and says how it went. What a barrier
-// left in the store is removed by the next one, as all ranks have read it then. Scripts look for some of the
-// words: they are those of torch's other backends.
+// Each rank notes in the store that it has come; rank 0 waits for all, and notes the result. The next
+// barrier removes what this one left in the store, as all ranks have read it then. Scripts look for some of
+// the words: they are those of torch's other backends.
 void ProcessGroupHDT::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   const c10::intrusive_ptr<c10d::Store> store = this->options().store;

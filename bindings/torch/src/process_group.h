@@ -1,8 +1,8 @@
 // process_group.h: HDT as a backend of torch.distributed. It passes what torch asks for to libhdt's C
 // interface and has no algorithm of its own.
 //
-// Interfaces of torch: up to 2.0 a backend is a c10d::ProcessGroup, from 2.1 on a c10d::Backend. What differs
-// between versions is in the few lines below that look at HDT_TORCH_*, and in process_group_2.cc, which has
+// Interfaces of torch: up to 2.0 a backend is a c10d::ProcessGroup, from 2.1 on a c10d::Backend. The few
+// lines below that look at HDT_TORCH_* differ between versions, and so does process_group_2.cc, which has
 // what only a c10d::Backend has; the rest is one source.
 #pragma once
 
@@ -175,7 +175,7 @@ class ProcessGroupHDT : public BackendBase {
   WorkRef gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options) override;
   // Why the group has failed, if it has. Does not block.
   c10d::ErrorType getError() override;
-  // What is called once, as soon as a thread of this rank finds that the group has failed, before its call
+  // A hook is called once, as soon as a thread of this rank finds that the group has failed, before its call
   // throws, or before this rank aborts the group. The hook may throw: that is a warning.
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override;
   void unregisterAbortHook(int64_t id) override;
@@ -252,7 +252,7 @@ class ProcessGroupHDT : public BackendBase {
   std::shared_ptr<Group> group() const;
   std::shared_ptr<Group> group_or_null() const;
 
-  // Of operations. Any thread: torch may set it while others wait.
+  // The timeout of operations. Any thread: torch may set it while others wait.
   std::atomic<Milliseconds> timeout_;
   // Guards what is below, which reconfigure() writes.
   mutable std::mutex mutex_;

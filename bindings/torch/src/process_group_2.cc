@@ -100,8 +100,8 @@ class WorkOfBatch : public c10d::Work {
 #endif
 
  private:
-  // Makes the future at `place`, unless that has been done. What completes it is added without the mutex, as
-  // it may run callbacks of the user.
+  // Makes the future at `place`, unless that has been done. Its completion is added without the mutex, as
+  // that may run callbacks of the user.
   bool make(FutureRef& place, c10::TypePtr type) {
     const std::lock_guard lock(futures_mutex_);
     if (place) return false;

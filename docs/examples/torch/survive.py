@@ -1,4 +1,4 @@
-"""survive.py: data parallelism in which the ranks that are left go on when others are lost. Started once for
+"""survive.py: data parallelism in which the ranks that are left go on when others fail. Started once for
 each rank, as ddp.py. LOSE=RANK makes that rank end itself in the middle, to show it."""
 
 import os

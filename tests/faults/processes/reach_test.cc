@@ -128,12 +128,12 @@ TEST_F(TwoProcesses, ANumberOfAnotherNamespaceSaysNothing) {
   const NodeAccess& mine = node_.access(0);
   Reach reach(mine);
   mine.rank_state().pid.store(static_cast<uint32_t>(::getpid()));
-  EXPECT_FALSE(reach.gone(1));
+  EXPECT_FALSE(reach.ended(1));
   hdt::testing::end(child_);
   child_ = -1;
-  EXPECT_TRUE(reach.gone(1));
+  EXPECT_TRUE(reach.ended(1));
   node_.access(1).rank_state().pid_namespace.store(pid_namespace() + 1);
-  EXPECT_FALSE(reach.gone(1));
+  EXPECT_FALSE(reach.ended(1));
   // Nor is such a process tried.
   node_.access(1).rank_state().reach.store(2);
   EXPECT_EQ(reach.ask(), Reach::Answer::kNo);

@@ -27,7 +27,7 @@ def divide(total, speeds, minimum=0, fixed=None):
                 shares[rank] = max(minimum, int(exact[rank]))
             break
         sharing = [rank for rank in sharing if rank not in late]
-    # What rounding has left goes, one by one, to the rank that would be done first with one more. The lower
+    # The rest of rounding goes, one by one, to the rank that would be done first with one more. The lower
     # rank wins a tie.
     while sum(shares) < total:
         first = min(range(len(shares)),

@@ -105,7 +105,7 @@ class _Weights:
 
     def begin_pass(self, count, wrong, reduces):
         """Before a forward pass with `count` samples; `reduces`: the step's last. `wrong`: an error to raise
-        when all ranks have been told of it; None: none."""
+        when all ranks have heard of it; None: none."""
         step = self.step
         if step.announced():  # the latest pass had no backward pass, so it was none of the training
             step.mine -= self.latest

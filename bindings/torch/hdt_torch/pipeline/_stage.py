@@ -6,7 +6,7 @@ import torch
 
 
 def _check_output(unit, output, samples):
-    """Of a unit that hands it on to the next one."""
+    """Checks the output of a unit that hands it on to the next one."""
     if not isinstance(output, torch.Tensor) or output.dtype != torch.float32 or output.dim() < 1:
         raise TypeError(f"unit {unit} returns {_described(output)}; expected one tensor of float32, which is "
                         "what goes to the next unit")
@@ -22,7 +22,7 @@ def _described(value):
 
 
 def _checksum(named):
-    """Of tensors and their names."""
+    """The checksum of tensors and their names."""
     made = 0
     for name, value in named:
         plain = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -88,8 +88,8 @@ class Stage:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
     def output_shape(self, example):
-        """Of one sample, as the last unit hands it on: found by one pass with an example, in evaluation mode,
-        as some modules refuse to train with one sample."""
+        """The shape for one sample, as the last unit hands it on: found by one pass with an example, in
+        evaluation mode, as some modules refuse to train with one sample."""
         modes = {module: module.training for module in self.units.modules()}
         self.units.eval()
         try:
@@ -104,7 +104,7 @@ class Stage:
         return None if self._is_last else tuple(example.shape[1:])
 
     def _check_bound(self):
-        """What autograd puts elsewhere would be missing in the engine's sums."""
+        """Gradients that autograd puts elsewhere would be missing in the engine's sums."""
         for name, parameter, data, gradient in self._bound:
             there = parameter.grad is not None and parameter.grad.data_ptr() == gradient
             if not there or parameter.data_ptr() != data:

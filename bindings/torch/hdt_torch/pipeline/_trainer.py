@@ -25,8 +25,8 @@ class Trainer:
 
     The model is a row of units, numbered from 0: an embedding, `num_layers` layers, and a head. Each is a
     module that takes the output of the one before. The first gets the inputs of the samples, and the output
-    of the last goes to the loss. What goes from unit to unit is one tensor of float32 with a row for each
-    sample.
+    of the last goes to the loss. One tensor of float32, with a row for each sample, goes from unit to
+    unit.
 
     build(unit)           makes the module of a unit. It is called for the rank's own units only, with torch's
                           random numbers seeded by (seed, unit), so that all replicas start alike, which is
@@ -107,7 +107,7 @@ class Trainer:
         return Step(loss, tokens, norm)
 
     def state_dict(self):
-        """Of this rank: its units, its optimizer, and how many steps are done. For the same layout."""
+        """The rank's state: its units, its optimizer, and how many steps are done. For the same layout."""
         return {"steps": self.steps, "units": self.units.state_dict(),
                 "optimizer": None if self.optimizer is None else self.optimizer.state_dict()}
 
