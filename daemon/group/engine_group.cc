@@ -288,9 +288,8 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
   }
 }
 
-// The node has no part in the group any more. If it or this node has departed, that is in order: the
-// answer has crossed the last messages. The successor of a suspended node's daemon learns of the group
-// in another way.
+// The node has no part in the group any more. If it or this node has departed, that is in order: the answer
+// has crossed the last messages. The successor of a suspended daemon learns of the group in another way.
 void EngineGroup::on_unknown(uint32_t node) {
   GroupPeer& peer = context_.peers[node];
   if (!peer.takes_part() || peer.suspended) return;
