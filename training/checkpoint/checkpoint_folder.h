@@ -49,8 +49,9 @@ struct PublishedCheckpoint {
 // The folder --save of a run, held by its rank 0: a lock keeps other runs from writing there. Not thread-safe.
 class CheckpointFolder {
  public:
-  // Makes the folder, takes its lock, and removes what runs that were killed have left. kInvalidUsage: another
-  // run holds the lock; the message names its process and host.
+  // Makes the folder, takes its lock until the object is destroyed, and removes what runs that were killed have
+  // left; so no rank may write before. kInvalidUsage: another run holds the lock; the message names its process
+  // and host.
   static Result<std::unique_ptr<CheckpointFolder>> lock(const std::string& save);
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
@@ -68,8 +69,8 @@ class CheckpointFolder {
 
  private:
   CheckpointFolder() = default;
-  Status put_in_place(int64_t step);
-  std::string prune(int64_t step, int keep_latest);
+  Result<std::string> put_in_place(int64_t step);
+  std::string prune(int64_t step, int keep_latest);  // what could not be removed
 
   std::string save_;
   UniqueFd lock_;
