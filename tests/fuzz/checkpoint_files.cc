@@ -1,5 +1,5 @@
-// checkpoint_files.cc: what a run reads of a checkpoint (training/checkpoint): the header of a safetensors file
-// and training_state.json; and the summaries that ranks send each other. The first byte says which.
+// checkpoint_files.cc: what a run reads of a checkpoint (training/checkpoint): the header of a safetensors
+// file and training_state.json; and the summaries that ranks send each other. The first byte says which.
 #include "tests/fuzz/target.h"
 #include "training/checkpoint/safetensors_header.h"
 #include "training/checkpoint/training_state.h"

@@ -1,5 +1,5 @@
-// checkpoint_test.cc: checkpoints are published whole or not at all, read by name whatever the number of ranks
-// that wrote them, pruned, locked, and refused by name where something is missing or damaged.
+// checkpoint_test.cc: checkpoints are published whole or not at all, read by name whatever the number of
+// ranks that wrote them, pruned, locked, and refused by name where something is missing or damaged.
 #include "training/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>

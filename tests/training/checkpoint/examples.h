@@ -1,5 +1,5 @@
-// examples.h: tensors and checkpoints for tests, whose numbers are functions of step and name, so that a reader
-// knows what it must find.
+// examples.h: tensors and checkpoints for tests, whose numbers are functions of step and name, so that a
+// reader knows what it must find.
 #pragma once
 
 #include <gtest/gtest.h>

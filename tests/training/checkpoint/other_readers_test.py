@@ -1,5 +1,5 @@
-"""other_readers_test.py WRITE_EXAMPLE: a checkpoint as other programs read it: by the formats' documents, with
-nothing but Python's struct and json; and by the library safetensors, where it is installed."""
+"""other_readers_test.py WRITE_EXAMPLE: a checkpoint as other programs read it: by the formats' documents,
+with nothing but Python's struct and json; and by the library safetensors, where it is installed."""
 
 import hashlib
 import json
@@ -101,7 +101,7 @@ class OtherReaders(unittest.TestCase):
             self.assertEqual((record["dtype"], record["shape"]), ("F32", shape))
             self.assertEqual(record["sha256"], hashlib.sha256(raw).hexdigest())
 
-    @unittest.skipIf(safetensors is None, "the Python library safetensors is not installed (Debian 12 has none)")
+    @unittest.skipIf(safetensors is None, "Python's library safetensors is not installed (Debian 12 has none)")
     def test_tensors_by_the_library(self):
         found = {}
         for shard in self.shards():

@@ -1,5 +1,5 @@
-// training_state_test.cc: the JSON of a checkpoint is read as it was written, and refused with the reason where a
-// field is wrong.
+// training_state_test.cc: the JSON of a checkpoint is read as it was written, and refused with the reason
+// where a field is wrong.
 #include "training/checkpoint/training_state.h"
 
 #include <gmock/gmock.h>

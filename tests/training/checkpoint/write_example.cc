@@ -1,4 +1,5 @@
-// write_example.cc: writes a checkpoint of three ranks for readers of other languages (other_readers_test.py).
+// write_example.cc: writes a checkpoint of three ranks for readers of other languages
+// (other_readers_test.py).
 //   write_example SAVE
 // Element i of the tensor of layer l is l + i / 8, of its moments -l - i / 8 and (l + i / 8) / 1024.
 #include <fmt/format.h>
