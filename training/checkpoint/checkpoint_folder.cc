@@ -91,6 +91,8 @@ Status clean_up(const std::string& save) {
       HDT_RETURN_IF_ERROR(exists(visible) ? remove_tree(path) : rename_path(path, visible));
     } else if (step_of_hidden(name, kWritingSuffix) || step_of_hidden(name, kRemovingSuffix)) {
       HDT_RETURN_IF_ERROR(remove_tree(path));
+    } else if (name.starts_with(std::string(kTrackerFile) + ".tmp.")) {  // of write_file_atomically()
+      HDT_RETURN_IF_ERROR(remove_tree(path));
     }
   }
   return Status::ok();

@@ -160,7 +160,7 @@ TEST_F(FullDisk, LeavesTheCheckpointsBeforeAndNamesTheBytes) {
   EXPECT_TRUE(save_in_background(*saver, *folder.value(), 2).is_ok());
 }
 
-// A child saves step after step, each other one twice, and reports each that is published, until it is killed.
+// A child saves step after step, each second one twice, and reports each one. It ends when it is killed.
 [[noreturn]] void save_until_killed(const std::string& save, int64_t step, int report) {
   auto folder = CheckpointFolder::lock(save);
   if (!folder.is_ok()) ::_exit(1);

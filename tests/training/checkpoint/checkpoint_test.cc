@@ -311,11 +311,13 @@ TEST_F(CheckpointTest, LeftoversAreRemovedAtTheNextStartAndNotBefore) {
   write_all_ranks(save_folder(), 4, 2);
   fs::create_directory(hidden_folder(save_folder(), 1, kRemovingSuffix));
   write_all(save_folder() + "/.iter_x.writing", "not ours");
+  write_all(save_folder() + "/" + kTrackerFile + ".tmp.77.1", "4\n");
   EXPECT_FALSE(CheckpointFolder::lock(save_folder()).is_ok());
   EXPECT_THAT(hidden(), ElementsAre(".iter_0000001.removing", ".iter_0000004.writing", ".iter_x.writing"));
   folder_.reset();
   SetUp();
   EXPECT_THAT(hidden(), ElementsAre(".iter_x.writing"));
+  EXPECT_THAT(visible(), ElementsAre("iter_0000003", kTrackerFile));
   EXPECT_EQ(newest(), 3);
 }
 

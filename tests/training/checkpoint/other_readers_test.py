@@ -101,7 +101,7 @@ class OtherReaders(unittest.TestCase):
             self.assertEqual((record["dtype"], record["shape"]), ("F32", shape))
             self.assertEqual(record["sha256"], hashlib.sha256(raw).hexdigest())
 
-    @unittest.skipIf(safetensors is None, "Python's library safetensors is not installed (Debian 12 has none)")
+    @unittest.skipIf(safetensors is None, "the library safetensors is not installed (Debian 12 has none)")
     def test_tensors_by_the_library(self):
         found = {}
         for shard in self.shards():
