@@ -19,7 +19,12 @@ constexpr int kNameAttempts = 100;                // temporary names that may be
 // Makes the rename itself durable: a name is contents of its folder.
 Status sync_folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  return sync_folder(slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash));
+}
+
+}  // namespace
+
+Status sync_folder(const std::string& folder) {
   const UniqueFd descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.valid()) return Status::from_errno("cannot open the folder " + folder, errno);
   const int error = ::fsync(descriptor.get()) == 0 ? 0 : errno;
@@ -27,8 +32,6 @@ Status sync_folder_of(const std::string& path) {
   if (error != 0 && error != EINVAL) return Status::from_errno("cannot sync the folder " + folder, error);
   return Status::ok();
 }
-
-}  // namespace
 
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path, mode_t mode) {
   struct stat info {};

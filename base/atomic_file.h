@@ -51,6 +51,9 @@ class AtomicFile {
   UniqueFd descriptor_;
 };
 
+// Makes names in a folder durable: those of new files, and renames.
+Status sync_folder(const std::string& folder);
+
 // Whether a file could be written at `path` now. For files that are written at the end of long work.
 // Leaves nothing behind.
 Status check_writable(const std::string& path);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/foreign_text.h"
 #include "base/status.h"
@@ -34,6 +36,29 @@ inline Result<nlohmann::json> parse_foreign_json(std::string_view text, size_t m
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) return Status(Code::kInvalidArgument, "it is no JSON");
   if (!make_texts_plain(json)) return Status(Code::kInvalidArgument, "a key in it is no plain text");
+  return json;
+}
+
+// The same for a text in which no object may have a key twice. JSON allows it, and the parser would keep the
+// last one silently; a file that lists things by name must not hide one so.
+inline Result<nlohmann::json> parse_foreign_json_once(std::string_view text, size_t most_bytes) {
+  HDT_RETURN_IF_ERROR(check_json_limits(text, most_bytes));
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::string twice;
+  const auto notice = [&](int /*depth*/, nlohmann::json::parse_event_t event, nlohmann::json& part) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key) {
+      const std::string& key = part.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second && twice.empty()) twice = key;
+    }
+    return true;
+  };
+  auto json = nlohmann::json::parse(text, notice, false);
+  if (json.is_discarded()) return Status(Code::kInvalidArgument, "it is no JSON");
+  if (!make_texts_plain(json)) return Status(Code::kInvalidArgument, "a key in it is no plain text");
+  if (!twice.empty()) return Status(Code::kInvalidArgument, "the key '" + twice + "' comes twice in it");
   return json;
 }
 

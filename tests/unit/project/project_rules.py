@@ -44,7 +44,7 @@ ROOMS = {
         ["api"],
     ],
     "training": [
-        ["data", "engine"],
+        ["checkpoint", "data", "engine"],
         ["plan", "torch", "api"],
     ],
     "training/plan": [
