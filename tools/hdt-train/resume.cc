@@ -18,7 +18,7 @@ using training::kFirstMomentSuffix;
 using training::kSecondMomentSuffix;
 using training::TensorInfo;
 
-constexpr const char* kData = "data";  // the one key that is no flag
+constexpr const char* kData = "data";   // the one key that is no flag
 constexpr size_t kMostDifferences = 4;  // in a message about tensors
 
 // Every difference between the two, or "".
@@ -48,16 +48,17 @@ std::string differing_tensors(const Checkpoint& checkpoint, const std::vector<Te
       differences.push_back(fmt::format("{} is missing", name));
     } else if (found->second.shape != shape || found->second.dtype != training::Dtype::kF32) {
       differences.push_back(fmt::format("{} is {} {} there and F32 {} here", name,
-                                        training::dtype_name(found->second.dtype), found->second.shape, shape));
+                                        training::dtype_name(found->second.dtype), found->second.shape,
+                                        shape));
     }
   }
   for (const auto& [name, record] : checkpoint.tensors()) {
     if (!expected.contains(name)) differences.push_back(fmt::format("{} is not one of this model", name));
   }
   const size_t shown = std::min(differences.size(), kMostDifferences);
-  return fmt::format("{}{}", fmt::join(differences.begin(), differences.begin() + shown, "; "),
-                     shown == differences.size() ? ""
-                                                 : fmt::format("; and {} more", differences.size() - shown));
+  return fmt::format(
+      "{}{}", fmt::join(differences.begin(), differences.begin() + shown, "; "),
+      shown == differences.size() ? "" : fmt::format("; and {} more", differences.size() - shown));
 }
 
 }  // namespace
@@ -92,8 +93,8 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
           {"seq-length", std::to_string(shape.sequence_length)},
           {"global-batch-size", std::to_string(layout.global_batch_size())},
           {"seed", std::to_string(flags.trainer.seed)},
-          {kData, fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens,
-                              input.statistics.checksum)}};
+          {kData,
+           fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens, input.statistics.checksum)}};
 }
 
 Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
@@ -109,8 +110,8 @@ Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const
   if (!tensors.empty()) return refuse(tensors);
   // The samples of a step follow from its number, the batch and the seed.
   if (state.consumed_samples != state.step * layout.global_batch_size())
-    return refuse(fmt::format("{} samples were consumed in {} steps of {}", state.consumed_samples, state.step,
-                              layout.global_batch_size()));
+    return refuse(fmt::format("{} samples were consumed in {} steps of {}", state.consumed_samples,
+                              state.step, layout.global_batch_size()));
   return Status::ok();
 }
 

@@ -57,10 +57,11 @@ void warn_of_older_run(const TrainFlags& flags) {
   if (!flags.load.empty()) return;
   const Result<training::NewestCheckpoint> older = training::open_newest(flags.save);
   if (!older.is_ok() || !older.value().checkpoint) return;
-  fmt::print(stderr,
-             "hdt-train: warning: --save {}: there is a checkpoint of step {}, but no --load: training starts "
-             "anew and replaces it step by step\n",
-             flags.save, older.value().checkpoint->state().step);
+  fmt::print(
+      stderr,
+      "hdt-train: warning: --save {}: there is a checkpoint of step {}, but no --load: training starts "
+      "anew and replaces it step by step\n",
+      flags.save, older.value().checkpoint->state().step);
 }
 
 }  // namespace
@@ -76,9 +77,10 @@ Saving::Saving(const TrainFlags& flags, training::TrainingState state, int64_t b
 
 Result<std::unique_ptr<Saving>> Saving::start(const TrainFlags& flags, training::TrainingState state,
                                               int64_t batch_size, std::string newest, Communicator& world) {
-  const auto failed = [](const Status& status) { return Status(status.code(), "--save: " + status.message()); };
-  std::unique_ptr<Saving> saving(
-      new Saving(flags, std::move(state), batch_size, std::move(newest), world));
+  const auto failed = [](const Status& status) {
+    return Status(status.code(), "--save: " + status.message());
+  };
+  std::unique_ptr<Saving> saving(new Saving(flags, std::move(state), batch_size, std::move(newest), world));
   const int rank = world.rank();
   Status mine;
   if (rank == 0) {
@@ -94,10 +96,11 @@ Result<std::unique_ptr<Saving>> Saving::start(const TrainFlags& flags, training:
   // The folder is there now, for every rank that shares it.
   std::error_code ignored;
   if (!std::filesystem::is_directory(flags.save, ignored)) {
-    mine = Status(Code::kInvalidArgument,
-                  fmt::format("--save {}: rank 0 has made this folder, and rank {} does not see it; expected a "
-                              "folder that all nodes share",
-                              flags.save, rank));
+    mine =
+        Status(Code::kInvalidArgument,
+               fmt::format("--save {}: rank 0 has made this folder, and rank {} does not see it; expected a "
+                           "folder that all nodes share",
+                           flags.save, rank));
   } else {
     Result<std::unique_ptr<CheckpointSaver>> saver = CheckpointSaver::start(flags.save, rank);
     if (saver.is_ok()) {
@@ -167,8 +170,8 @@ bool Saving::own_part_ended() {
 // Rank 0 lets all know the outcome, as each names the newest checkpoint should the run fail.
 Status Saving::conclude() {
   const bool written = ended_->phase == CheckpointSaver::Phase::kFinished;
-  const Result<std::vector<std::string>> reports = gather_texts(
-      written ? kWritten + to_text(ended_->summary) : kFailed + ended_->error.message(), world_);
+  const Result<std::vector<std::string>> reports =
+      gather_texts(written ? kWritten + to_text(ended_->summary) : kFailed + ended_->error.message(), world_);
   if (!reports.is_ok()) return reports.status();
   std::string outcome;
   if (world_.rank() == 0) {
@@ -182,8 +185,8 @@ Status Saving::conclude() {
     newest_ = text;
     failure_ = Status::ok();
   } else {
-    failure_ = Status(Code::kSystem, fmt::format("--save {}: no checkpoint of step {}: {}", flags_.save,
-                                                 *under_way_, text));
+    failure_ = Status(Code::kSystem,
+                      fmt::format("--save {}: no checkpoint of step {}: {}", flags_.save, *under_way_, text));
     if (world_.rank() == 0) {
       fmt::print(stderr, "hdt-train: warning: {}; newest checkpoint: {}\n", failure_.message(),
                  newest_.empty() ? "none" : newest_);

@@ -70,7 +70,7 @@ class Saving {
   std::vector<training::ExpectedTensor> expected_;
   std::unique_ptr<training::CheckpointFolder> folder_;  // rank 0's
   std::unique_ptr<training::CheckpointSaver> saver_;
-  std::optional<int64_t> under_way_;  // the step whose checkpoint is being written
+  std::optional<int64_t> under_way_;                          // the step whose checkpoint is being written
   std::optional<training::CheckpointSaver::Progress> ended_;  // how the own part of it has ended
   int64_t saved_ = -1;                                        // the step of the last one begun
   Status failure_;
