@@ -22,8 +22,8 @@ Result<int32_t> greatest(int32_t mine, Communicator& world) {
 }  // namespace
 
 Status all_ready(const Status& mine, Communicator& world) {
-  // Counted from 1, so that 0 means that all are ready. Even a rank that is not ready takes part, as otherwise
-  // the others would wait for it.
+  // Counted from 1, so that 0 means that all are ready. Even a rank that is not ready takes part, as
+  // otherwise the others would wait for it.
   const Result<int32_t> unready = greatest(mine.is_ok() ? 0 : world.rank() + 1, world);
   if (!mine.is_ok()) return mine;
   if (!unready.is_ok()) return unready.status();

@@ -1,5 +1,5 @@
-// agreement.h: what ranks let each other know before, between and after steps: whether all may begin, who still
-// writes, and texts for rank 0 or from it.
+// agreement.h: what ranks let each other know before, between and after steps: whether all may begin, who
+// still writes, and texts for rank 0 or from it.
 #pragma once
 
 #include <string>

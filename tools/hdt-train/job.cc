@@ -179,8 +179,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
         fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
                     sampler.status().message()));
   }
-  // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only rank 0
-  //    has a reporter.
+  // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only
+  //    rank 0 has a reporter.
   std::unique_ptr<Reporter> reporter;
   Status opened;
   if (rank == 0) {

@@ -10,9 +10,9 @@
 
 namespace hdt::tools {
 
-// `failure` is what a group of the engine reports in step `step` (counted from 1), in that group's numbers. Waits,
-// 2 s at most, for the failure of `world` behind it, and names the rank by its number there, its replica and its
-// stage, and `newest_checkpoint`, if it is not "".
+// `failure` is what a group of the engine reports in step `step` (counted from 1), in that group's numbers.
+// Waits, 2 s at most, for the failure of `world` behind it, and names the rank by its number there, its
+// replica and its stage, and `newest_checkpoint`, if it is not "".
 Status failure_of_step(int64_t step, const Status& failure, const training::Layout& layout,
                        Communicator& world, const std::string& newest_checkpoint);
 

@@ -60,8 +60,8 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!opened.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, opened.message()));
   if (!ready.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, ready.message()));
   if (resume.value()) {
-    // The same on all ranks, unless their nodes do not share the folder. So rank 0 prints it, and another rank
-    // only what rank 0 has not found.
+    // The same on all ranks, unless their nodes do not share the folder. So rank 0 prints it, and another
+    // rank only what rank 0 has not found.
     const Status mine = check_resume(*resume.value(), flags, input.value(), layout.value());
     const Result<std::string> of_rank_0 = text_of_rank_0(mine.message(), world);
     if (!mine.is_ok() && of_rank_0.is_ok() && of_rank_0.value() == mine.message()) return refuse(rank, mine);

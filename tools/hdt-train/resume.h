@@ -15,16 +15,17 @@
 
 namespace hdt::tools {
 
-// The newest checkpoint of --load. Nothing if the flag is not given, or if there is no checkpoint and the flags
-// allow that; then rank 0 warns. Each rank looks itself. kInvalidArgument: there is none, or none is complete.
+// The newest checkpoint of --load. Nothing if the flag is not given, or if there is no checkpoint and the
+// flags allow that; then rank 0 warns. Each rank looks itself. kInvalidArgument: there is none, or none is
+// complete.
 Result<std::optional<training::Checkpoint>> open_resume(const TrainFlags& flags, int rank);
 
 // What a run must have in common with the one that it continues: flags, and the tokens.
 std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
                                                    const training::Layout& layout);
 
-// Whether this run may go on from the checkpoint. kMismatch names every flag that differs, with both values, or
-// the tensors that are missing, too many or of another shape. The same on all ranks.
+// Whether this run may go on from the checkpoint. kMismatch names every flag that differs, with both values,
+// or the tensors that are missing, too many or of another shape. The same on all ranks.
 Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
                     const training::Layout& layout);
 

@@ -1,5 +1,5 @@
-// saving.h: the checkpoints of a run (--save). Each rank writes its part in the background while training goes on;
-// the ranks find out at a step that all have written, and rank 0 publishes.
+// saving.h: the checkpoints of a run (--save). Each rank writes its part in the background while training
+// goes on; the ranks find out at a step that all have written, and rank 0 publishes.
 #pragma once
 
 #include <array>
@@ -18,26 +18,26 @@
 
 namespace hdt::tools {
 
-// One rank's part, used on its training thread. At most one checkpoint is on its way at a time. All ranks take the
-// same decisions, as they follow from the step and from sums that all have. A save that has failed is a warning
-// of rank 0; the checkpoints before it stay, and the run goes on.
+// One rank's part, used on its training thread. At most one checkpoint is on its way at a time. All ranks
+// take the same decisions, as they follow from the step and from sums that all have. A save that has failed
+// is a warning of rank 0; the checkpoints before it stay, and the run goes on.
 class Saving {
  public:
-  // What ranks let each other know with each step: that SIGTERM has come; that the own part is written, or has
-  // failed.
+  // What ranks let each other know with each step: that SIGTERM has come; that the own part is written, or
+  // has failed.
   static constexpr size_t kSums = 2;
 
-  // `state`: seed and fingerprint; step and samples are filled in later. `newest`: the checkpoint that the run goes
-  // on from, or "". Takes the folder's lock on rank 0. All ranks of `world` must call it; `flags` and `world` must
-  // outlive it. An error is this rank's own, or kAborted because of another one's.
+  // `state`: seed and fingerprint; step and samples are filled in later. `newest`: the checkpoint that the
+  // run goes on from, or "". Takes the folder's lock on rank 0. All ranks of `world` must call it; `flags`
+  // and `world` must outlive it. An error is this rank's own, or kAborted because of another one's.
   static Result<std::unique_ptr<Saving>> start(const TrainFlags& flags, training::TrainingState state,
                                                int64_t batch_size, std::string newest, Communicator& world);
 
   // This rank's part of the sums of the next step.
   std::array<double, kSums> sums();
-  // To be called after each step with what came back. `done` counts the complete steps. Publishes what all ranks
-  // have written; begins the checkpoint of this step if it is due, after the one before. Returns whether the run
-  // should stop. An error is one of communication.
+  // To be called after each step with what came back. `done` counts the complete steps. Publishes what all
+  // ranks have written; begins the checkpoint of this step if it is due, after the one before. Returns
+  // whether the run should stop. An error is one of communication.
   Result<bool> step_done(int64_t done, const std::array<double, kSums>& totals,
                          const training::Optimizer& optimizer);
   // Saves step `done` unless there is a checkpoint of it, and waits until all is published. The status of the

@@ -22,8 +22,8 @@ struct TensorState {
   bool written_here = false;
 };
 
-// Owned by the trainer, used on its thread. The moments are parallel to the parameters, zeros at first. Of one
-// step all ranks with a tensor must have the same gradients, so that their states stay equal.
+// Owned by the trainer, used on its thread. The moments are parallel to the parameters, zeros at first. Of
+// one step all ranks with a tensor must have the same gradients, so that their states stay equal.
 class Optimizer {
  public:
   // `memory` must outlive the optimizer; `sets` and `rank` decide which tensors are written here.

@@ -28,8 +28,9 @@ std::vector<OwnerSet> owner_sets(const Layout& layout);
 // in the same order. Each round lists indices into `sets`.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets);
 
-// Which of `owners` takes which of the items with these sizes, by index, such that all take about as much: the
-// largest item goes first, each to the owner that has least. The same on every rank that has the same sizes.
+// Which of `owners` takes which of the items with these sizes, by index, such that all take about as much:
+// the largest item goes first, each to the owner that has least. The same on every rank that has the same
+// sizes.
 std::vector<int> share_out(std::span<const size_t> sizes, int owners);
 
 // Gradients that are reduced by one operation.

@@ -1,5 +1,5 @@
-// optimizer_state_test.cc: the state of training by the tensors' names: each tensor is written by one rank, and a
-// run that goes on from a state of any layout is the run that was never interrupted.
+// optimizer_state_test.cc: the state of training by the tensors' names: each tensor is written by one rank,
+// and a run that goes on from a state of any layout is the run that was never interrupted.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -30,7 +30,8 @@ struct Saved {
 };
 using State = std::map<std::string, Saved>;
 
-// Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the end.
+// Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the
+// end.
 State run(const Layout& layout, int64_t first, int64_t end, const State& from, std::vector<double>& losses) {
   const FakeShape shape;
   ThreadWorld world(layout);
