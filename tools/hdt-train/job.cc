@@ -98,8 +98,9 @@ struct Outcome {
 // Runs steps until the last one, until one diverges, or until SIGTERM, and then saves.
 Status train(const Run& run, Outcome& outcome) {
   const int64_t first = outcome.done;
+  // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
+  auto begin = std::chrono::steady_clock::now();
   while (outcome.done < run.flags.train_iters && !outcome.stopped) {
-    const auto begin = std::chrono::steady_clock::now();
     std::array<double, Saving::kSums> sums = {};
     if (run.saving != nullptr) sums = run.saving->sums();
     const Result<training::StepResult> result = run.trainer.step(outcome.done, sums);
@@ -107,7 +108,8 @@ Status train(const Run& run, Outcome& outcome) {
     outcome.last = result.value();
     if (outcome.last.diverged) break;
     ++outcome.done;
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    const auto end = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> taken = end - std::exchange(begin, end);
     if (run.reporter != nullptr)
       HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
     if (run.saving == nullptr) continue;
