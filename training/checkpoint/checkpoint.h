@@ -17,7 +17,8 @@ namespace hdt::training {
 // SAVE/iter_0000100: the folder of the checkpoint after so many steps.
 std::string iteration_folder(const std::string& save, int64_t step);
 
-// One complete checkpoint that is open for reading. Not thread-safe: shards are opened when they are first read.
+// One complete checkpoint that is open for reading. Not thread-safe: shards are opened when they are first
+// read.
 class Checkpoint {
  public:
   // Opens SAVE/iter_X. kInvalidArgument: training_state.json is damaged, or a shard is missing or has another

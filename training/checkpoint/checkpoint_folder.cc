@@ -1,5 +1,5 @@
-// checkpoint_folder.cc: the protocol that makes a checkpoint appear whole: shards are synced, then named, then
-// index and state are synced, then the folder is renamed, then the tracker is written.
+// checkpoint_folder.cc: the protocol that makes a checkpoint appear whole: shards are synced, then named,
+// then index and state are synced, then the folder is renamed, then the tracker is written.
 #include "training/checkpoint/checkpoint_folder.h"
 
 #include <fcntl.h>
@@ -74,8 +74,8 @@ std::optional<int64_t> step_of_hidden(std::string_view name, std::string_view su
   return step_of_iteration(name.substr(1, name.size() - 1 - suffix.size()));
 }
 
-// Removes what runs that were killed have left. A checkpoint that was moved aside gets its name back where the
-// one that was to replace it has not arrived.
+// Removes what runs that were killed have left. A checkpoint that was moved aside gets its name back where
+// the one that was to replace it has not arrived.
 Status clean_up(const std::string& save) {
   std::error_code error;
   std::vector<std::string> names;

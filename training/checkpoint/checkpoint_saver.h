@@ -42,7 +42,8 @@ class CheckpointSaver {
   Status begin(int64_t step, const ShardTensors& tensors);
   // What became of the last begin(). kFinished and kFailed are returned once; then it is kNone.
   Progress poll();
-  // Waits for the end of the writing, at most until the deadline, then as poll(): kWriting after the deadline.
+  // Waits for the end of the writing, at most until the deadline, then as poll(): kWriting after the
+  // deadline.
   Progress finish(Deadline deadline);
 
  private:

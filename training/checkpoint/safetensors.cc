@@ -1,5 +1,5 @@
-// safetensors.cc: the system calls behind safetensors.h. Space is reserved before the first byte is written, so
-// that a full disk is found early; hashes are computed piece by piece, while a piece is in the cache.
+// safetensors.cc: the system calls behind safetensors.h. Space is reserved before the first byte is written,
+// so that a full disk is found early; hashes are computed piece by piece, while a piece is in the cache.
 #include "training/checkpoint/safetensors.h"
 
 #include <fcntl.h>

@@ -41,8 +41,8 @@ Result<WrittenTensors> write_safetensors(const std::string& path, std::span<cons
                                          const std::map<std::string, std::string>& metadata = {},
                                          const std::atomic<bool>* stop = nullptr);
 
-// A file that is open for reading. read() and hash() are const and use pread, so any number of threads may call
-// them. The file may be removed meanwhile; one that is cut meanwhile makes reads fail.
+// A file that is open for reading. read() and hash() are const and use pread, so any number of threads may
+// call them. The file may be removed meanwhile; one that is cut meanwhile makes reads fail.
 class SafetensorsFile {
  public:
   // Reads and checks the header. kSystem: the file cannot be opened or read. kInvalidArgument: it is no such
@@ -57,8 +57,8 @@ class SafetensorsFile {
   // Fills `out` with elements from `first_element` on, as many as fit; out.size() must be a multiple of the
   // element's size. Nothing is verified but the range (kInvalidArgument).
   Status read(const std::string& name, uint64_t first_element, std::span<std::byte> out) const;
-  // Reads the whole tensor piece by piece, and keeps the elements from `first_element` on in `out`. Returns the
-  // SHA-256 of the whole tensor as hex digits.
+  // Reads the whole tensor piece by piece, and keeps the elements from `first_element` on in `out`. Returns
+  // the SHA-256 of the whole tensor as hex digits.
   Result<std::string> read_hashed(const std::string& name, uint64_t first_element,
                                   std::span<std::byte> out) const;
 

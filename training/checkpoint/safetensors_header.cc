@@ -1,4 +1,5 @@
-// safetensors_header.cc: the header's JSON, checked field by field; the data of all tensors must tile the file.
+// safetensors_header.cc: the header's JSON, checked field by field; the data of all tensors must tile the
+// file.
 #include "training/checkpoint/safetensors_header.h"
 
 #include <fmt/format.h>

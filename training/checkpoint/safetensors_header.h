@@ -1,6 +1,6 @@
 // safetensors_header.h: the header of a file in the safetensors format: which tensors it holds, of which type
-// and shape, and where their bytes are. The file is 8 bytes with the length of the header (little endian), the
-// header as JSON, filled up with spaces so that the data begins at a multiple of 8, then the data.
+// and shape, and where their bytes are. The file is 8 bytes with the length of the header (little endian),
+// the header as JSON, filled up with spaces so that the data begins at a multiple of 8, then the data.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ inline constexpr size_t kMostNameBytes = 1024;
 inline constexpr size_t kMostDimensions = 64;
 
 using Shape = std::vector<uint64_t>;
-// The product of a shape's sizes (1 for a scalar). Nothing where it is above 2^64 - 1, or where the bytes of so
-// many elements would be.
+// The product of a shape's sizes (1 for a scalar). Nothing where it is above 2^64 - 1, or where the bytes of
+// so many elements would be.
 std::optional<uint64_t> element_count(const Shape& shape, Dtype dtype);
 
 // Where a tensor is.
@@ -66,8 +66,8 @@ struct SafetensorsHeader {
   uint64_t data_bytes = 0;                      // the sum of all tensors
 };
 
-// Whether a name may be that of a tensor: plain text (foreign_text.h) of 1 to kMostNameBytes bytes that is not
-// "__metadata__".
+// Whether a name may be that of a tensor: plain text (foreign_text.h) of 1 to kMostNameBytes bytes that is
+// not "__metadata__".
 bool is_tensor_name(std::string_view name);
 
 // Reads the JSON of a header whose file holds `data_bytes` behind it. kInvalidArgument names the tensor and

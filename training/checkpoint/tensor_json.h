@@ -1,5 +1,5 @@
-// tensor_json.h: fields of JSON objects, read with their types checked; and the type and shape of a tensor, which
-// a safetensors header and training_state.json write alike.
+// tensor_json.h: fields of JSON objects, read with their types checked; and the type and shape of a tensor,
+// which a safetensors header and training_state.json write alike.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// training_state.cc: the JSON of training_state.json and of shard summaries. Every field is checked for its type
-// and its range before it is used; names of files cannot lead out of the checkpoint's folder.
+// training_state.cc: the JSON of training_state.json and of shard summaries. Every field is checked for its
+// type and its range before it is used; names of files cannot lead out of the checkpoint's folder.
 #include "training/checkpoint/training_state.h"
 
 #include <fmt/format.h>

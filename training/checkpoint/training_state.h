@@ -21,8 +21,8 @@ struct TrainingState {
   int64_t step = 0;  // steps that are done, so the next one has this number
   uint64_t seed = 0;
   int64_t consumed_samples = 0;  // the sampler's position
-  // What a run must have in common with the one that is continued, such as sizes of the model and the dataset,
-  // as "hidden_size" -> "128". The trainer compares and refuses.
+  // What a run must have in common with the one that is continued, such as sizes of the model and the
+  // dataset, as "hidden_size" -> "128". The trainer compares and refuses.
   std::map<std::string, std::string> fingerprint;
 };
 
