@@ -1,5 +1,5 @@
-// checkpointed_run_test.cc: ranks as threads write a checkpoint while they train on; ranks of other layouts go on
-// from its files.
+// checkpointed_run_test.cc: ranks as threads write a checkpoint while they train on; ranks of other layouts
+// go on from its files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
