@@ -33,11 +33,15 @@ constexpr const char* kExamples =
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 24 --output plan.toml\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
     "      train.sh runs hdt-train --plan plan.toml on the plan's nodes\n"
+    "  mpirun -np 4 hdt-train --data-path data/kjv --pipeline-model-parallel-size 2 \\\n"
+    "      --save checkpoints --save-interval 100 --load checkpoints\n"
+    "      goes on where it was interrupted, also with another number of ranks\n"
     "  mpirun -np 2 hdt-train --profile profile/ --profile-device fast slow:3\n"
     "      measures this machine, and emulates one that is three times slower, for hdt-plan\n"
     "\n"
     "A flag that is given again replaces what was given before; --hetero-pipeline-stages alone adds to it.\n"
-    "Exit status: 0 done, 1 the run failed, 2 wrong usage.";
+    "Exit status: 0 done, or saved and ended after SIGTERM; 1 the run or its last save failed; 2 wrong "
+    "usage.";
 
 // A limit for counts that is far above any sensible value, and keeps products within 64 bits.
 constexpr int kMost = 1'000'000;
@@ -172,6 +176,30 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// Flags of checkpoints, in Megatron's names; --keep-checkpoints is not in Megatron.
+void add_checkpoints(CLI::App& app, TrainFlags& flags) {
+  app.add_option("--save", flags.save,
+                 "write checkpoints there, each in a folder of its own; all nodes must share DIR. With it, "
+                 "SIGTERM saves and ends the run at the next step")
+      ->type_name("DIR")
+      ->check(path_name());
+  app.add_option("--save-interval", flags.save_interval,
+                 "steps between checkpoints; 0: only at the end, and after SIGTERM")
+      ->check(whole(0, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--keep-checkpoints", flags.keep_checkpoints, "the newest ones that stay; 0: all")
+      ->check(whole(0, kMost))
+      ->capture_default_str();
+  app.add_option(
+         "--load", flags.load,
+         "go on from the newest checkpoint there, on any layout; starts anew, with a warning, if there "
+         "is none")
+      ->type_name("DIR")
+      ->check(path_name());
+  app.add_flag("--exit-on-missing-checkpoint", flags.exit_on_missing_checkpoint,
+               "end with an error instead of starting anew");
+}
+
 // Lists that are parsed after all flags have been read.
 struct RawFlags {
   std::vector<double> slow_down;
@@ -266,6 +294,10 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}", *flags.lr_warmup_iters,
                        flags.train_iters);
   }
+  if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
+    return "--save-interval and --keep-checkpoints: expected --save, found none";
+  if (flags.load.empty() && flags.exit_on_missing_checkpoint)
+    return "--exit-on-missing-checkpoint: expected --load, found none";
   if (flags.profile_folder.empty() && flags.data_path.empty() && flags.text.empty())
     return "--data-path or --text: expected one of them, found none";
   // Slowing down looks at the processor time of one thread; work on further threads would not be seen.
@@ -308,6 +340,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_layout(app, flags);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags);
+  add_checkpoints(app, flags);
   RawFlags raw;
   add_devices(app, flags, raw);
   try {

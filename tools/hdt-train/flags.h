@@ -44,6 +44,16 @@ struct TrainFlags {
   // A text file.
   std::string text;
 
+  // Checkpoints. A folder; empty: none are saved.
+  std::string save;
+  // Steps between two of them; 0: only the end of the run is saved.
+  int64_t save_interval = 0;
+  // The newest ones that stay; 0: all.
+  int keep_checkpoints = 0;
+  // The folder of the checkpoint from which the run goes on; empty: it starts anew.
+  std::string load;
+  bool exit_on_missing_checkpoint = false;
+
   // Steps between two lines of progress if standard output is not a terminal.
   int64_t log_interval = 10;
   // Outputs; empty: not wanted.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,9 +15,12 @@
 #include <string>
 #include <utility>
 
-#include "tools/hdt-train/readiness.h"
+#include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/lost_rank.h"
 #include "tools/hdt-train/reporter.h"
+#include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/run_identity.h"
+#include "tools/hdt-train/saving.h"
 #include "tools/hdt-train/text_sample.h"
 #include "training/data/batch_sampler.h"
 #include "training/data/progress_line.h"
@@ -68,44 +72,103 @@ void warn_of_slow_blas(const Communicator& world) {
   if (!warning.empty()) fmt::print(stderr, "hdt-train: {}\n", warning);
 }
 
-// Runs steps until the last one, or until one diverges. `done` counts the complete steps, and `last` is
-// the result of the last one that was run.
-Status train(const TrainFlags& flags, training::Trainer& trainer, Reporter* reporter,
-             training::StepResult& last, int64_t& done) {
-  for (; done < flags.train_iters; ++done) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Result<training::StepResult> result = trainer.step(done);
-    if (!result.is_ok()) return result.status();
-    last = result.value();
-    if (last.diverged) return Status::ok();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    if (reporter != nullptr) HDT_RETURN_IF_ERROR(reporter->step_done(done + 1, last, taken.count()));
+// What the steps work with. The reporter is there on rank 0 only, and saving with --save only.
+struct Run {
+  const TrainFlags& flags;
+  const training::Layout& layout;
+  Communicator& world;
+  training::Trainer& trainer;
+  Reporter* reporter;
+  Saving* saving;
+  std::string loaded;  // the checkpoint that the run has gone on from, or ""
+
+  std::string newest_checkpoint() const { return saving != nullptr ? saving->newest() : loaded; }
+  Status failed_in(int64_t step, const Status& failure) const {
+    return failure_of_step(step, failure, layout, world, newest_checkpoint());
   }
-  return Status::ok();
+};
+
+// How the steps have ended.
+struct Outcome {
+  int64_t done = 0;           // complete steps, from the start of training
+  training::StepResult last;  // of the last step that was run
+  bool stopped = false;       // by SIGTERM
+};
+
+// Runs steps until the last one, until one diverges, or until SIGTERM, and then saves.
+Status train(const Run& run, Outcome& outcome) {
+  const int64_t first = outcome.done;
+  // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
+  auto begin = std::chrono::steady_clock::now();
+  while (outcome.done < run.flags.train_iters && !outcome.stopped) {
+    std::array<double, Saving::kSums> sums = {};
+    if (run.saving != nullptr) sums = run.saving->sums();
+    const Result<training::StepResult> result = run.trainer.step(outcome.done, sums);
+    if (!result.is_ok()) return run.failed_in(outcome.done + 1, result.status());
+    outcome.last = result.value();
+    if (outcome.last.diverged) break;
+    ++outcome.done;
+    const auto end = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> taken = end - std::exchange(begin, end);
+    if (run.reporter != nullptr)
+      HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
+    if (run.saving == nullptr) continue;
+    const Result<bool> stop = run.saving->step_done(outcome.done, sums, *run.trainer.optimizer());
+    if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
+    outcome.stopped = stop.value();
+  }
+  if (run.saving == nullptr || outcome.done == first) return Status::ok();
+  // A step that has diverged has changed nothing, but it is not worth a checkpoint; the one under way is.
+  const Status saved = outcome.last.diverged ? run.saving->settle()
+                                             : run.saving->finish(outcome.done, *run.trainer.optimizer());
+  return saved.is_ok() ? saved : run.failed_in(outcome.done, saved);
 }
 
 // A nan's sign is not shown: it says nothing.
-std::string divergence_text(int64_t step, const training::StepResult& result) {
+std::string divergence_text(int64_t step, const training::StepResult& result, const std::string& checkpoint) {
   const auto unsigned_nan = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
-      "training diverged at step {}: loss {}, gradient norm {}{}; the parameters stayed those of step {}. "
-      "Try a "
-      "smaller --lr, more --lr-warmup-iters or a smaller --clip-grad",
+      "training diverged at step {}: loss {}, gradient norm {}{}; the parameters stayed those of step {}. {}"
+      "Try a smaller --lr, more --lr-warmup-iters or a smaller --clip-grad",
       step, unsigned_nan(result.loss), unsigned_nan(result.gradient_norm),
-      result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1);
+      result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1,
+      checkpoint.empty() ? "" : fmt::format("The newest checkpoint is {}. ", checkpoint));
+}
+
+// Which checkpoint a rank has found, in words that differ if two have found different ones.
+std::string identity_of(const std::optional<training::Checkpoint>& resume) {
+  if (!resume) return "";
+  return fmt::format("step {}, tensors that begin with SHA-256 {}", resume->state().step,
+                     resume->tensors().empty() ? "none" : resume->tensors().begin()->second.hash);
+}
+
+// The last line for the user. The entropy of the text is what a model would reach that knew only how frequent
+// each token is.
+void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& outcome, int64_t steps,
+            std::chrono::duration<double> elapsed) {
+  if (steps == 0) {
+    fmt::print("nothing to train: the checkpoint is of step {}, and --train-iters is {}\n", outcome.done,
+               flags.train_iters);
+    return;
+  }
+  if (outcome.stopped)
+    fmt::print("stopped by SIGTERM after step {} of {}\n", outcome.done, flags.train_iters);
+  fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", steps,
+             training::format_duration(elapsed), outcome.last.loss, input.statistics.unigram_entropy);
 }
 
 }  // namespace
 
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            Communicator& world) {
+                            std::optional<training::Checkpoint>& resume, Communicator& world) {
   training::set_torch_threads(flags.threads);
   // The messenger makes the groups of the layout, so all ranks must come here.
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
   if (!messenger.is_ok()) return messenger.status();
   const int rank = messenger.value()->rank();
   // 1. All ranks must mean the same run.
-  HDT_RETURN_IF_ERROR(check_same_run(flags, layout, input.statistics, *messenger.value()));
+  HDT_RETURN_IF_ERROR(
+      check_same_run(flags, layout, input.statistics, identity_of(resume), *messenger.value()));
   HDT_RETURN_IF_ERROR(training::status_of([&] { warn_of_slow_blas(world); }));
   // 2. Data.
   const Result<training::BatchSampler> sampler =
@@ -118,17 +181,28 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
         fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
                     sampler.status().message()));
   }
-  // 3. The reporter, before the model: what cannot be written must be known now, and not after hours.
-  //    Only rank 0 has one.
+  // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only
+  //    rank 0 has a reporter.
   std::unique_ptr<Reporter> reporter;
   Status opened;
   if (rank == 0) {
     introduce(flags, input, layout);
-    Result<std::unique_ptr<Reporter>> made = Reporter::open(flags);
+    Result<std::unique_ptr<Reporter>> made = Reporter::open(flags, resume.has_value());
     opened = made.status();
     if (made.is_ok()) reporter = made.take();
   }
   HDT_RETURN_IF_ERROR(all_ready(opened, world));
+  const std::string loaded = resume ? resume->folder() : "";
+  std::unique_ptr<Saving> saving;
+  if (!flags.save.empty()) {
+    training::TrainingState state;
+    state.seed = flags.trainer.seed;
+    state.fingerprint = run_fingerprint(flags, input, layout);
+    Result<std::unique_ptr<Saving>> made =
+        Saving::start(flags, state, layout.global_batch_size(), loaded, world);
+    if (!made.is_ok()) return made.status();
+    saving = made.take();
+  }
 
   // 4. The model's part of this rank, perhaps slowed down, and the engine.
   const training::Position position = layout.position_of(rank);
@@ -142,28 +216,34 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       },
       flags.trainer);
   if (!trainer.is_ok()) return trainer.status();
-  // 5. The steps.
+  // 5. What a checkpoint has of it takes the place of the start values.
+  Outcome outcome;
+  if (resume) {
+    HDT_RETURN_IF_ERROR(all_ready(load_tensors(*resume, *trainer.value()->optimizer()), world));
+    outcome.done = resume->state().step;
+    resume.reset();  // its files are not needed any more
+    if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
+  }
+  // 6. The steps.
+  const int64_t before = outcome.done;
   const auto begin = std::chrono::steady_clock::now();
-  training::StepResult last;
-  int64_t done = 0;
-  const Status trained = train(flags, *trainer.value(), reporter.get(), last, done);
+  const Run run{flags, layout, world, *trainer.value(), reporter.get(), saving.get(), loaded};
+  const Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
 
-  // 6. The reports. They are written however the run has ended; an error of training is the more
+  // 7. The reports. They are written however the run has ended; an error of training is the more
   //    important one.
   const Status written =
       reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
   HDT_RETURN_IF_ERROR(trained);
-  if (last.diverged) return divergence_text(done + 1, last);
+  if (outcome.last.diverged) return divergence_text(outcome.done + 1, outcome.last, run.newest_checkpoint());
   HDT_RETURN_IF_ERROR(written);
-  // The last line for the user. The entropy of the text is what a model would reach that knew only how
-  // frequent each token is.
-  if (reporter) {
-    fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", flags.train_iters,
-               training::format_duration(elapsed), last.loss, input.statistics.unigram_entropy);
-  }
-  // 7. All replicas hold the same parameters, so the stages of replica 0 generate the text.
-  if (flags.sample_tokens > 0 && position.replica == 0) {
+  if (reporter) sum_up(flags, input, outcome, outcome.done - before, elapsed);
+  // Without the last checkpoint the work since the one before would be lost unnoticed.
+  if (saving && !saving->failure().is_ok()) return saving->failure().message();
+  if (reporter && saving) fmt::print("checkpoint: {}\n", saving->newest());
+  // 8. All replicas hold the same parameters, so the stages of replica 0 generate the text.
+  if (flags.sample_tokens > 0 && position.replica == 0 && !outcome.stopped) {
     const Result<std::string> text = sample_text(flags, layout, *compute, *messenger.value());
     if (!text.is_ok()) return text.status();
     if (rank == 0) fmt::print("sample:\n{}\n", text.value());

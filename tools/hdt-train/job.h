@@ -1,20 +1,23 @@
 // job.h: one rank's part of a whole run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/token_input.h"
+#include "training/checkpoint/checkpoint.h"
 #include "training/engine/layout.h"
 
 namespace hdt::tools {
 
-// Trains, reports (on rank 0) and generates text. All ranks of `world` must call it with the same flags
-// and layout. Returns "" after a complete run, or a message if training diverged, which is the same on
-// all ranks. An error is this rank's own.
+// Trains, saves, reports (on rank 0) and generates text. All ranks of `world` must call it with the same
+// flags and layout. `resume`: the checkpoint to go on from, of this run (check_resume()); it is closed when
+// it has been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged or
+// the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            Communicator& world);
+                            std::optional<training::Checkpoint>& resume, Communicator& world);
 
 }  // namespace hdt::tools

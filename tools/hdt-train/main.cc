@@ -6,15 +6,17 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "base/run_main.h"
 #include "hdt/hdt.hpp"
+#include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
 #include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/profile_job.h"
-#include "tools/hdt-train/readiness.h"
+#include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/token_input.h"
 
 namespace hdt::tools {
@@ -51,16 +53,25 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!layout.is_ok()) return refuse(rank, layout.status());
   // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
-  const Status ready = all_ready(input.status(), world);
+  Result<std::optional<training::Checkpoint>> resume = open_resume(flags, rank);
+  const Status opened = input.is_ok() ? resume.status() : input.status();
+  const Status ready = all_ready(opened, world);
   // The rank that has failed says why; the others say only that it has.
-  if (!input.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, input.status().message()));
+  if (!opened.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, opened.message()));
   if (!ready.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, ready.message()));
-  const Result<std::string> diverged = run_job(flags, input.value(), layout.value(), world);
-  if (!diverged.is_ok())
-    return fail(kExitFailed, fmt::format("rank {}: {}", rank, diverged.status().to_string()));
-  if (diverged.value().empty()) return 0;
+  if (resume.value()) {
+    // The same on all ranks, unless their nodes do not share the folder. So rank 0 prints it, and another
+    // rank only what rank 0 has not found.
+    const Status mine = check_resume(*resume.value(), flags, input.value(), layout.value());
+    const Result<std::string> of_rank_0 = text_of_rank_0(mine.message(), world);
+    if (!mine.is_ok() && of_rank_0.is_ok() && of_rank_0.value() == mine.message()) return refuse(rank, mine);
+    if (!mine.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, mine.message()));
+  }
+  const Result<std::string> wrong = run_job(flags, input.value(), layout.value(), resume.value(), world);
+  if (!wrong.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, wrong.status().to_string()));
+  if (wrong.value().empty()) return 0;
   // All ranks know the same, so rank 0 prints it.
-  return rank == 0 ? fail(kExitFailed, diverged.value()) : kExitFailed;
+  return rank == 0 ? fail(kExitFailed, wrong.value()) : kExitFailed;
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 
 #include "base/atomic_file.h"
 #include "base/median.h"
+#include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/link_timing.h"
 #include "tools/hdt-train/overlap_timing.h"
-#include "tools/hdt-train/readiness.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/engine/hdt_operation.h"
 #include "training/plan/describe/toml_files.h"

@@ -30,7 +30,7 @@ training::ProgressLine::Options progress_options(const TrainFlags& flags) {
 Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout, progress_options(flags)) {}
 
 // Tries or opens the outputs in the order of their flags; nothing is written yet.
-Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
+Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags, bool goes_on) {
   std::unique_ptr<Reporter> reporter(new Reporter(flags));
   if (!flags.loss_curve.empty()) {
     const Status writable = check_writable(flags.loss_curve);
@@ -44,7 +44,7 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags) {
     reporter->events_ = events.take();
   }
   if (!flags.loss_log.empty()) {
-    reporter->log_.open(flags.loss_log, std::ios::trunc);
+    reporter->log_.open(flags.loss_log, goes_on ? std::ios::app : std::ios::trunc);
     if (!reporter->log_) return Status::from_errno("--loss-log: cannot open " + flags.loss_log, errno);
   }
   return reporter;

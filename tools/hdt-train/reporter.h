@@ -22,7 +22,8 @@ class Reporter {
  public:
   // Opens the outputs that the flags name. The loss curve is written at the end; whether it can be is
   // tried now.
-  static Result<std::unique_ptr<Reporter>> open(const TrainFlags& flags);
+  // A run that goes on from a checkpoint adds to the loss log; a step that is repeated has two lines then.
+  static Result<std::unique_ptr<Reporter>> open(const TrainFlags& flags, bool goes_on);
 
   // Call it after each step. `done` counts the complete steps from 1; `seconds` is the length of the
   // step on this rank.

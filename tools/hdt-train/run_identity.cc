@@ -32,7 +32,8 @@ Status check_same(const std::string& mine, const std::string& what, training::Me
 }  // namespace
 
 Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
-                      const training::TokenStatistics& statistics, training::Messenger& messenger) {
+                      const training::TokenStatistics& statistics, const std::string& checkpoint,
+                      training::Messenger& messenger) {
   const auto& shape = flags.shape;
   HDT_RETURN_IF_ERROR(
       check_same(fmt::format("{} layers, hidden {}, heads {}, ffn {}, seq-length {}, vocab {}",
@@ -56,12 +57,16 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                   trainer.bucket_elements),
       "optimizer settings", messenger));
   HDT_RETURN_IF_ERROR(
+      check_same(flags.save.empty() ? "none" : fmt::format("every {} steps", flags.save_interval),
+                 "checkpoints to save", messenger));
+  HDT_RETURN_IF_ERROR(
       check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
                              flags.sample_temperature, flags.sample_prompt),
                  "sampling", messenger));
-  // The number of tokens and their entropy stand for the data; comparing all of it would take too long.
-  return check_same(fmt::format("{} tokens, entropy {}", statistics.tokens, statistics.unigram_entropy),
-                    "data", messenger);
+  // The number of tokens and their checksum stand for the data.
+  HDT_RETURN_IF_ERROR(check_same(
+      fmt::format("{} tokens, CRC-32C {:08x}", statistics.tokens, statistics.checksum), "data", messenger));
+  return check_same(checkpoint.empty() ? "none" : checkpoint, "checkpoints to go on from", messenger);
 }
 
 }  // namespace hdt::tools

@@ -2,6 +2,8 @@
 // nonsense.
 #pragma once
 
+#include <string>
+
 #include "base/status.h"
 #include "tools/hdt-train/flags.h"
 #include "training/data/token_statistics.h"
@@ -10,9 +12,11 @@
 
 namespace hdt::tools {
 
-// All ranks must call it. kMismatch, on all of them, unless model, layout, optimizer, seed, sampling and
-// data are the same on all. The message has this rank's own values.
+// All ranks must call it. kMismatch, on all of them, unless model, layout, optimizer, seed, sampling, data
+// and `checkpoint` (which one the run goes on from, "" for none) are the same on all. The message has this
+// rank's own values.
 Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
-                      const training::TokenStatistics& statistics, training::Messenger& messenger);
+                      const training::TokenStatistics& statistics, const std::string& checkpoint,
+                      training::Messenger& messenger);
 
 }  // namespace hdt::tools

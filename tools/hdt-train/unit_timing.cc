@@ -55,8 +55,8 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<float>> gradients;
   for (int unit = units.first; unit < units.end; ++unit) {
-    parameters.emplace_back(stage->unit_size(unit).elements);
-    gradients.emplace_back(stage->unit_size(unit).elements);
+    parameters.emplace_back(training::elements_of(stage->tensors(unit)));
+    gradients.emplace_back(training::elements_of(stage->tensors(unit)));
     stage->bind(unit, parameters.back(), gradients.back());
     stage->initialize(unit, 1);
   }
@@ -102,7 +102,7 @@ void time_units(const training::ModelShape& shape, training::UnitRange units, in
 }
 
 size_t unit_elements(const training::ModelShape& shape, int unit) {
-  return training::make_torch_stage(shape, {unit, unit + 1})->unit_size(unit).elements;
+  return training::elements_of(training::make_torch_stage(shape, {unit, unit + 1})->tensors(unit));
 }
 
 double time_update(size_t elements) {

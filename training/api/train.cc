@@ -67,7 +67,11 @@ class CallersStage final : public StageCompute {
         unit_elements_(stage.unit_elements, stage.unit_elements + units.size()) {}
 
   UnitRange units() const override { return units_; }
-  UnitSize unit_size(int unit) const override { return {unit_elements_[unit - units_.first], 0}; }
+  // The caller keeps checkpoints itself, so a unit is one tensor, whatever it consists of.
+  std::vector<TensorInfo> tensors(int unit) const override {
+    return {
+        {fmt::format("unit.{}", unit), {static_cast<int64_t>(unit_elements_[unit - units_.first])}, false}};
+  }
   // The caller asks for the memory, and writes start values there.
   void bind(int /*unit*/, std::span<float> /*parameters*/, std::span<float> /*gradients*/) override {}
   void initialize(int /*unit*/, uint64_t /*seed*/) override {}

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <vector>
+
+#include "base/crc32c.h"
 
 namespace hdt::training {
 
@@ -28,6 +31,7 @@ TokenStatistics token_statistics(const TokenSource& source) {
   for (uint64_t first = 0; first < statistics.tokens; first += block.size()) {
     block.resize(std::min(kBlockTokens, statistics.tokens - first));
     source.read_tokens(first, block);
+    statistics.checksum = crc32c(statistics.checksum, std::as_bytes(std::span(block)));
     for (const int64_t token : block) {
       statistics.least = std::min(statistics.least, token);
       statistics.greatest = std::max(statistics.greatest, token);

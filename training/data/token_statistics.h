@@ -18,6 +18,8 @@ struct TokenStatistics {
   // H = -sum p(t) ln p(t) over the tokens' frequencies, in nats (Shannon 1948). It is the cross entropy
   // of the best predictor that knows frequencies only. A loss below it shows that the model uses context.
   double unigram_entropy = 0;
+  // CRC-32C of all tokens in their order, as int64: the same for the same data, whatever its file's type.
+  uint32_t checksum = 0;
 };
 
 // Reads the whole stream once.

@@ -7,16 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "training/engine/layout.h"
+#include "training/engine/tensor_info.h"
 
 namespace hdt::training {
-
-// The parameters of a unit, in floats.
-struct UnitSize {
-  size_t elements = 0;
-  size_t decayed = 0;  // the first `decayed` elements take weight decay (matrices do, norms do not)
-};
 
 // A loss that is summed and not averaged, so that parts of a batch can be added up whatever their sizes.
 struct LossSum {
@@ -36,10 +32,10 @@ class StageCompute {
 
   // The units of the stage. A unit's parameters are the same whatever the layout.
   virtual UnitRange units() const = 0;
-  virtual UnitSize unit_size(int unit) const = 0;
-  // Lets the compute use this memory for the unit's parameters and gradients, both of
-  // unit_size(unit).elements. To be called once for each unit. The memory must outlive the compute's use
-  // of it.
+  // A unit's tensors in the order in which they lie in its memory, without gaps.
+  virtual std::vector<TensorInfo> tensors(int unit) const = 0;
+  // Lets the compute use this memory for the unit's parameters and gradients, both as long as its tensors
+  // together. To be called once for each unit. The memory must outlive the compute's use of it.
   virtual void bind(int unit, std::span<float> parameters, std::span<float> gradients) = 0;
   // Writes start values, which are a function of (seed, unit) only, so that every layout starts alike.
   virtual void initialize(int unit, uint64_t seed) = 0;

@@ -9,8 +9,7 @@ GradientReducer::GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& 
       memory_(memory),
       messenger_(messenger),
       buckets_(plan_buckets(
-          sets, memory.units(), [&memory](int unit) { return memory.size(unit).elements; },
-          bucket_elements)) {}
+          sets, memory.units(), [&memory](int unit) { return memory.size(unit); }, bucket_elements)) {}
 
 // Buckets hold consecutive units, last first, so a bucket is complete with its first unit. A set with
 // one rank has nothing to sum.

@@ -2,6 +2,8 @@
 #include "training/engine/ownership.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace hdt::training {
 
@@ -39,6 +41,20 @@ std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets)
     taken[round].insert(taken[round].end(), sets[set].ranks.begin(), sets[set].ranks.end());
   }
   return rounds;
+}
+
+std::vector<int> share_out(std::span<const size_t> sizes, int owners) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t item) { return sizes[item]; });
+  std::vector<size_t> taken(owners);
+  std::vector<int> owner_of(sizes.size());
+  for (const size_t item : order) {
+    const auto least = std::ranges::min_element(taken);
+    *least += sizes[item];
+    owner_of[item] = static_cast<int>(least - taken.begin());
+  }
+  return owner_of;
 }
 
 // Goes through the units in the order of backward and begins a new bucket where the set changes or the

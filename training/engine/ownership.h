@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "training/engine/layout.h"
@@ -26,6 +27,11 @@ std::vector<OwnerSet> owner_sets(const Layout& layout);
 // be made by one split of the world. Every rank computes the same rounds, and so makes the same splits
 // in the same order. Each round lists indices into `sets`.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets);
+
+// Which of `owners` takes which of the items with these sizes, by index, such that all take about as much:
+// the largest item goes first, each to the owner that has least. The same on every rank that has the same
+// sizes.
+std::vector<int> share_out(std::span<const size_t> sizes, int owners);
 
 // Gradients that are reduced by one operation.
 struct Bucket {

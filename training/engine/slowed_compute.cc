@@ -40,7 +40,7 @@ class SlowedCompute final : public TextCompute {
       : compute_(std::move(compute)), factor_(factor) {}
 
   UnitRange units() const override { return compute_->units(); }
-  UnitSize unit_size(int unit) const override { return compute_->unit_size(unit); }
+  std::vector<TensorInfo> tensors(int unit) const override { return compute_->tensors(unit); }
   void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
     compute_->bind(unit, parameters, gradients);
   }

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));
 }
 
-// The order of the members matters: the reducer refers to the sets and to the memory.
+// The order of the members matters: the reducer and the optimizer refer to the sets and to the memory.
 Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches,
                  const TrainerOptions& options, UnitMemory memory, PipelineRunner runner)
     : options_(options),
@@ -38,12 +38,12 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
       sets_(owner_sets(layout)),
       memory_(std::move(memory)),
       runner_(std::move(runner)),
-      reducer_(sets_, memory_, messenger, options.bucket_elements),
-      first_moment_(options.update ? 0 : memory_.all_parameters().size()),
-      second_moment_(first_moment_.size()) {}
+      reducer_(sets_, memory_, messenger, options.bucket_elements) {
+  if (!options.update) optimizer_.emplace(memory_, options.adamw, sets_, messenger.rank());
+}
 
 // In the order of the numbers below.
-Result<StepResult> Trainer::step(int64_t step) {
+Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 1. Backward adds to the gradients, so they start at zero.
   std::ranges::fill(memory_.all_gradients(), 0.0F);
   // 2. Forward and backward. The reducer starts buckets from inside the last backward.
@@ -60,8 +60,11 @@ Result<StepResult> Trainer::step(int64_t step) {
   const auto number = static_cast<double>(step);
   const std::array<double, 5> own = {loss.value().loss, static_cast<double>(loss.value().tokens),
                                      counted_square_norm(), number, number * number};
-  std::array<double, 5> totals = own;
+  //    The caller's sums travel behind them.
+  std::vector<double> totals(own.begin(), own.end());
+  totals.insert(totals.end(), sums.begin(), sums.end());
   HDT_RETURN_IF_ERROR(messenger_.sum_over_world(totals));
+  std::ranges::copy(std::span(totals).subspan(own.size()), sums.begin());
   if (totals[4] * messenger_.size() != totals[3] * totals[3]) {
     return Status(Code::kMismatch, fmt::format("rank {} is in step {}, and others are in another one",
                                                messenger_.rank(), step));
@@ -109,22 +112,9 @@ double Trainer::counted_square_norm() {
   return sum;
 }
 
-// Each unit in two parts: with and without weight decay.
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
   if (options_.update) return options_.update(gradient_scale);
-  for (int unit = memory_.units().first; unit < memory_.units().end; ++unit) {
-    const UnitSize size = memory_.size(unit);
-    const auto part = [&](size_t first, size_t count, bool decay) {
-      const size_t at = memory_.start(unit) + first;
-      adamw_update(
-          {memory_.all_parameters().subspan(at, count), memory_.all_gradients().subspan(at, count),
-           std::span(first_moment_).subspan(at, count), std::span(second_moment_).subspan(at, count)},
-          options_.adamw, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
-          decay);
-    };
-    part(0, size.decayed, true);
-    part(size.decayed, size.elements - size.decayed, false);
-  }
+  optimizer_->update(step, learning_rate, gradient_scale);
 }
 
 }  // namespace hdt::training

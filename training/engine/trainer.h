@@ -8,16 +8,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
-#include "training/engine/adamw.h"
 #include "training/engine/compute.h"
 #include "training/engine/gradient_reducer.h"
 #include "training/engine/layout.h"
 #include "training/engine/learning_rate.h"
 #include "training/engine/messenger.h"
+#include "training/engine/optimizer.h"
 #include "training/engine/ownership.h"
 #include "training/engine/pipeline_runner.h"
 #include "training/engine/unit_memory.h"
@@ -50,7 +51,7 @@ struct StepResult {
   int diverged_rank = -1;
 };
 
-// Owns the stage's memory, its pipeline, its reductions and its optimizer state. All work is done on the
+// Owns the stage's memory, its pipeline, its reductions and its optimizer. All work is done on the
 // caller's thread.
 class Trainer {
  public:
@@ -65,15 +66,18 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Runs step 0, 1, ...; all ranks call it for the same one (kMismatch otherwise, and nothing is updated).
-  // All get the same result, also that training has diverged, which is found before it reaches the
-  // parameters. There is no further step then, nor after a failure.
-  Result<StepResult> step(int64_t step);
+  // Runs step 0, 1, ..., or goes on where a checkpoint was made; all ranks call it for the same one
+  // (kMismatch otherwise, and nothing is updated). All get the same result, also that training has diverged,
+  // which is found before it reaches the parameters. There is no further step then, nor after a failure.
+  // `sums`, as many on every rank, come back summed over all ranks, without an operation of their own.
+  Result<StepResult> step(int64_t step, std::span<double> sums = {});
 
   // Ends this rank's messages and sums, so that no rank waits for them. The parameters stay. step() may not
   // be called any more.
   void give_up() { runner_.give_up(), reducer_.give_up(); }
   UnitMemory& memory() { return memory_; }
+  // nullptr if the options name another update.
+  Optimizer* optimizer() { return optimizer_ ? &*optimizer_ : nullptr; }
 
  private:
   Trainer(const Layout& layout, Messenger& messenger, BatchReader batches, const TrainerOptions& options,
@@ -93,8 +97,7 @@ class Trainer {
   UnitMemory memory_;  // parameters and gradients
   PipelineRunner runner_;
   GradientReducer reducer_;
-  std::vector<float> first_moment_;  // AdamW's, parallel to the parameters; empty with another update
-  std::vector<float> second_moment_;
+  std::optional<Optimizer> optimizer_;  // none with another update
 };
 
 }  // namespace hdt::training

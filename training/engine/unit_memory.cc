@@ -13,10 +13,9 @@ Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenge
   memory.units_ = compute.units();
   // Places first, then memory, then the compute's views of it.
   for (int unit = memory.units_.first; unit < memory.units_.end; ++unit) {
-    memory.sizes_.push_back(compute.unit_size(unit));
+    memory.tensors_.push_back(compute.tensors(unit));
     memory.starts_.push_back(memory.elements_);
-    memory.elements_ +=
-        (memory.sizes_.back().elements + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
+    memory.elements_ += (memory.size(unit) + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
   }
   // A stage may have no parameters at all.
   for (FloatMemory* part : {&memory.parameters_, &memory.gradients_}) {
@@ -33,7 +32,7 @@ Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenge
 // From the first unit's begin to the last one's end.
 std::span<float> UnitMemory::gradients(UnitRange units) {
   const size_t first = start(units.first);
-  return {gradients_.get() + first, start(units.end - 1) + size(units.end - 1).elements - first};
+  return {gradients_.get() + first, start(units.end - 1) + size(units.end - 1) - first};
 }
 
 }  // namespace hdt::training

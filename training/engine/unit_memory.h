@@ -18,9 +18,12 @@ class UnitMemory {
   static Result<UnitMemory> create(StageCompute& compute, Messenger& messenger);
 
   UnitRange units() const { return units_; }
-  UnitSize size(int unit) const { return sizes_[unit - units_.first]; }
-  std::span<float> parameters(int unit) { return {parameters_.get() + start(unit), size(unit).elements}; }
-  std::span<float> gradients(int unit) { return {gradients_.get() + start(unit), size(unit).elements}; }
+  // The tensors of a unit, in the order in which they lie in memory.
+  std::span<const TensorInfo> tensors(int unit) const { return tensors_[unit - units_.first]; }
+  // The floats of a unit, without the padding behind it.
+  size_t size(int unit) const { return elements_of(tensors(unit)); }
+  std::span<float> parameters(int unit) { return {parameters_.get() + start(unit), size(unit)}; }
+  std::span<float> gradients(int unit) { return {gradients_.get() + start(unit), size(unit)}; }
   // The gradients of consecutive units as one span, with the padding between them, which stays zero.
   std::span<float> gradients(UnitRange units);
   std::span<float> all_parameters() { return {parameters_.get(), elements_}; }
@@ -32,7 +35,7 @@ class UnitMemory {
   UnitMemory() = default;
 
   UnitRange units_;
-  std::vector<UnitSize> sizes_;
+  std::vector<std::vector<TensorInfo>> tensors_;  // by unit
   std::vector<size_t> starts_;
   size_t elements_ = 0;
   FloatMemory parameters_;

@@ -59,19 +59,18 @@ at::Tensor attention(const ModelShape& shape, const PositionTables& tables, cons
 
 std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit) {
   const int64_t hidden = shape.hidden_size;
-  if (unit == 0) return {{{shape.vocab_size, hidden}, true, kDeviation}};
-  if (unit == shape.num_layers + 1)
-    return {{{shape.vocab_size, hidden}, true, kDeviation}, {{hidden}, false, 0}};
+  if (unit == 0) return {{{shape.vocab_size, hidden}, kDeviation}};
+  if (unit == shape.num_layers + 1) return {{{shape.vocab_size, hidden}, kDeviation}, {{hidden}, 0}};
   // The outputs that are added to the residual stream start smaller the deeper the model is, so that its
   // variance does not grow with the depth (Radford et al. 2019).
   const double residual = kDeviation / std::sqrt(2.0 * shape.num_layers);
   return {
-      {{3 * hidden, hidden}, true, kDeviation},                 // query, key, value
-      {{hidden, hidden}, true, residual},                       // attention output
-      {{2 * shape.ffn_hidden_size, hidden}, true, kDeviation},  // gate, up
-      {{hidden, shape.ffn_hidden_size}, true, residual},        // down
-      {{hidden}, false, 0},                                     // norm before attention
-      {{hidden}, false, 0},                                     // norm before the MLP
+      {{3 * hidden, hidden}, kDeviation},                 // query, key, value
+      {{hidden, hidden}, residual},                       // attention output
+      {{2 * shape.ffn_hidden_size, hidden}, kDeviation},  // gate, up
+      {{hidden, shape.ffn_hidden_size}, residual},        // down
+      {{hidden}, 0},                                      // norm before attention
+      {{hidden}, 0},                                      // norm before the MLP
   };
 }
 

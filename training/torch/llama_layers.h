@@ -17,15 +17,15 @@
 
 namespace hdt::training {
 
-// One parameter tensor of a unit.
+// One parameter tensor of a unit, as the computation has it: query, key and value are one matrix, and so are
+// gate and up; tensor_names.h has their parts.
 struct ParameterShape {
   std::vector<int64_t> sizes;
-  bool decayed = true;   // takes weight decay
   double deviation = 0;  // start values: normal with this deviation; 0: ones
 };
 
-// The parameters of a unit, in the order in which they lie in memory. Decayed ones come first, as
-// UnitSize needs it. `unit` counts as in the engine (training/engine/layout.h).
+// The parameters of a unit, in the order in which they lie in memory. `unit` counts as in the engine
+// (training/engine/layout.h).
 std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit);
 
 // What depends on positions only, computed once for each stage: cosine and sine of every position and

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "training/torch/llama_layers.h"
+#include "training/torch/tensor_names.h"
 
 namespace hdt::training {
 namespace {
@@ -50,17 +51,7 @@ class TorchStage final : public TextCompute {
     return tokens * static_cast<size_t>(shape_.hidden_size);
   }
 
-  // Counts the elements of all parameters; those with weight decay come first.
-  UnitSize unit_size(int unit) const override {
-    UnitSize size;
-    for (const ParameterShape& parameter : unit_parameters(shape_, unit)) {
-      size_t elements = 1;
-      for (const int64_t extent : parameter.sizes) elements *= static_cast<size_t>(extent);
-      size.elements += elements;
-      if (parameter.decayed) size.decayed += elements;
-    }
-    return size;
-  }
+  std::vector<TensorInfo> tensors(int unit) const override { return named_tensors(shape_, unit); }
 
   // Autograd adds into a gradient tensor that is already there, so gradients arrive in the engine's memory.
   void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {

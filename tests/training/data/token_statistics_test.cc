@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/crc32c.h"
 
 namespace hdt::training {
 namespace {
@@ -35,6 +40,16 @@ TEST(TokenStatistics, OneTokenAndNoToken) {
   EXPECT_EQ(none.tokens, 0u);
   EXPECT_EQ(none.distinct, 0u);
   EXPECT_EQ(none.unigram_entropy, 0);
+}
+
+TEST(TokenStatistics, TheChecksumKnowsTheOrderAndNotTheBlocks) {
+  std::vector<int64_t> tokens(200'000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * i % 257);
+  const uint32_t whole = token_statistics(MemoryTokens(tokens)).checksum;
+  EXPECT_EQ(whole, crc32c(0, std::as_bytes(std::span(tokens))));
+  std::swap(tokens[70'000], tokens[70'001]);
+  ASSERT_NE(tokens[70'000], tokens[70'001]);
+  EXPECT_NE(token_statistics(MemoryTokens(tokens)).checksum, whole);
 }
 
 }  // namespace

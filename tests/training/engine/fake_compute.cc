@@ -9,11 +9,12 @@
 
 namespace hdt::training::testing {
 
-UnitSize FakeCompute::unit_size(int unit) const {
-  const size_t hidden = shape_.hidden;
-  const size_t vocab = shape_.vocab;
-  if (unit == 0 || is_head(unit)) return {vocab * hidden, vocab * hidden};
-  return {hidden * hidden + hidden, hidden * hidden};
+std::vector<TensorInfo> FakeCompute::tensors(int unit) const {
+  const int64_t hidden = shape_.hidden;
+  if (unit == 0) return {{"embedding", {shape_.vocab, hidden}}};
+  if (is_head(unit)) return {{"head", {shape_.vocab, hidden}}};
+  const std::string layer = "layer." + std::to_string(unit - 1);
+  return {{layer + ".weight", {hidden, hidden}}, {layer + ".bias", {hidden}, false}};
 }
 
 void FakeCompute::bind(int unit, std::span<float> parameters, std::span<float> gradients) {

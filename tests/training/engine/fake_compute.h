@@ -25,7 +25,7 @@ class FakeCompute final : public TextCompute {
   FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
 
   UnitRange units() const override { return units_; }
-  UnitSize unit_size(int unit) const override;
+  std::vector<TensorInfo> tensors(int unit) const override;
   void bind(int unit, std::span<float> parameters, std::span<float> gradients) override;
   void initialize(int unit, uint64_t seed) override;
   int sequence_length() const override { return shape_.sequence_length; }

@@ -104,5 +104,13 @@ TEST(OwnershipTest, RandomLayouts) {
   }
 }
 
+TEST(OwnershipTest, TensorsAreSharedOutByTheirSizes) {
+  EXPECT_EQ(share_out(std::vector<size_t>{5, 5, 5, 5}, 2), (std::vector<int>{0, 1, 0, 1}));
+  // The large one alone, the others together.
+  EXPECT_EQ(share_out(std::vector<size_t>{1, 2, 10, 3, 4}, 2), (std::vector<int>{1, 1, 0, 1, 1}));
+  EXPECT_EQ(share_out(std::vector<size_t>{7, 7}, 3), (std::vector<int>{0, 1}));
+  EXPECT_EQ(share_out({}, 3), std::vector<int>());
+}
+
 }  // namespace
 }  // namespace hdt::training

@@ -32,8 +32,8 @@ Outcome run_once(StageCompute& compute) {
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<float>> gradients;
   for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
-    parameters.emplace_back(compute.unit_size(unit).elements);
-    gradients.emplace_back(compute.unit_size(unit).elements);
+    parameters.emplace_back(elements_of(compute.tensors(unit)));
+    gradients.emplace_back(elements_of(compute.tensors(unit)));
     compute.bind(unit, parameters.back(), gradients.back());
     compute.initialize(unit, 7);
   }

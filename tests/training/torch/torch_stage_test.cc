@@ -1,13 +1,17 @@
 // torch_stage_test.cc: the torch model as the engine uses it.
 #include "training/torch/torch_stage.h"
+#include "training/torch/tensor_names.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "tests/training/engine/training_run.h"
+#include "training/torch/tensor_names.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -27,8 +31,8 @@ ModelShape small_shape() {
 struct Stage {
   Stage(const ModelShape& shape, UnitRange units, uint64_t seed) : compute(make_torch_stage(shape, units)) {
     for (int unit = units.first; unit < units.end; ++unit) {
-      parameters.emplace_back(compute->unit_size(unit).elements);
-      gradients.emplace_back(compute->unit_size(unit).elements);
+      parameters.emplace_back(elements_of(compute->tensors(unit)));
+      gradients.emplace_back(elements_of(compute->tensors(unit)));
     }
     for (int unit = units.first; unit < units.end; ++unit) {
       compute->bind(unit, parameters[unit - units.first], gradients[unit - units.first]);
@@ -52,8 +56,29 @@ TEST(TorchStageTest, SizesAddUpToTheModel) {
   const ModelShape shape = small_shape();
   const auto whole = make_torch_stage(shape, {0, 6});
   int64_t elements = 0;
-  for (int unit = 0; unit < 6; ++unit) elements += static_cast<int64_t>(whole->unit_size(unit).elements);
+  for (int unit = 0; unit < 6; ++unit) elements += static_cast<int64_t>(elements_of(whole->tensors(unit)));
   EXPECT_EQ(elements, shape.parameters());
+}
+
+TEST(TorchStageTest, TensorsHaveTheirNamesAndShapesInHuggingFacesLlama) {
+  const ModelShape shape = small_shape();
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const TensorInfo& tensor : model_tensors(shape)) {
+    EXPECT_TRUE(shapes.emplace(tensor.name, tensor.shape).second) << tensor.name;
+    EXPECT_EQ(tensor.weight_decay, tensor.shape.size() == 2) << tensor.name;
+  }
+  EXPECT_EQ(shapes.size(), 3U + 9U * shape.num_layers);
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(shapes["model.embed_tokens.weight"], (Sizes{29, 32}));
+  EXPECT_EQ(shapes["lm_head.weight"], (Sizes{29, 32}));
+  EXPECT_EQ(shapes["model.norm.weight"], (Sizes{32}));
+  for (const char* projection : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    EXPECT_EQ(shapes["model.layers.0.self_attn." + std::string(projection) + ".weight"], (Sizes{32, 32}));
+  EXPECT_EQ(shapes["model.layers.3.mlp.gate_proj.weight"], (Sizes{64, 32}));
+  EXPECT_EQ(shapes["model.layers.3.mlp.up_proj.weight"], (Sizes{64, 32}));
+  EXPECT_EQ(shapes["model.layers.3.mlp.down_proj.weight"], (Sizes{32, 64}));
+  EXPECT_EQ(shapes["model.layers.3.input_layernorm.weight"], (Sizes{32}));
+  EXPECT_EQ(shapes["model.layers.3.post_attention_layernorm.weight"], (Sizes{32}));
 }
 
 TEST(TorchStageTest, StartsNearTheLogarithmOfTheVocabulary) {

@@ -1,0 +1,142 @@
+// checkpointed_run_test.cc: ranks as threads write a checkpoint while they train on; ranks of other layouts
+// go on from its files.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/training/engine/training_run.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/checkpoint_folder.h"
+#include "training/checkpoint/checkpoint_saver.h"
+
+namespace hdt::training::testing {
+namespace {
+
+constexpr int64_t kSaved = 5;  // the step after which there is a checkpoint
+constexpr int64_t kEnd = 9;
+constexpr int64_t kWaitMs = 60'000;  // a bound
+
+TrainerOptions checkpointed_options() {
+  TrainerOptions result;
+  result.seed = 3;
+  result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 2, .total_steps = kEnd};
+  return result;
+}
+
+ShardTensors shard_of(const Optimizer& optimizer) {
+  ShardTensors shard;
+  for (const TensorState& tensor : optimizer.tensors()) {
+    if (!tensor.written_here) continue;
+    const Shape shape(tensor.info->shape.begin(), tensor.info->shape.end());
+    const std::string& name = tensor.info->name;
+    shard.model.push_back(float_view(name, shape, tensor.parameters));
+    shard.optimizer.push_back(float_view(name + kFirstMomentSuffix, shape, tensor.exp_avg));
+    shard.optimizer.push_back(float_view(name + kSecondMomentSuffix, shape, tensor.exp_avg_sq));
+  }
+  return shard;
+}
+
+class CheckpointedRun : public ::testing::Test {
+ protected:
+  CheckpointedRun() : save_((std::filesystem::temp_directory_path() / "hdt-checkpoint-XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(save_.data()), nullptr);
+  }
+  ~CheckpointedRun() override { std::filesystem::remove_all(save_); }
+
+  // Trains to the end, and writes the state after kSaved steps meanwhile.
+  std::vector<double> train_and_save(const Layout& layout) {
+    std::vector<double> losses;
+    std::vector<ShardSummary> summaries(layout.world_size());
+    // Before the ranks write: the lock takes what lies there for that of a run that was killed.
+    auto folder = CheckpointFolder::lock(save_);
+    EXPECT_TRUE(folder.is_ok()) << folder.status().message();
+    if (!folder.is_ok()) return losses;
+    ThreadWorld world(layout);
+    run_ranks(layout.world_size(), [&](int rank) {
+      FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+      const auto messenger = world.messenger(rank);
+      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options());
+      ASSERT_TRUE(trainer.is_ok());
+      auto saver = CheckpointSaver::start(save_, rank);
+      ASSERT_TRUE(saver.is_ok());
+      for (int64_t step = 0; step < kEnd; ++step) {
+        if (step == kSaved) {
+          ASSERT_TRUE(saver.value()->begin(kSaved, shard_of(*trainer.value()->optimizer())).is_ok());
+        }
+        const Result<StepResult> done = trainer.value()->step(step);
+        ASSERT_TRUE(done.is_ok());
+        if (rank == 0) losses.push_back(done.value().loss);
+      }
+      CheckpointSaver::Progress progress = saver.value()->finish(Deadline::after_ms(kWaitMs));
+      ASSERT_EQ(progress.phase, CheckpointSaver::Phase::kFinished) << progress.error.message();
+      summaries[rank] = std::move(progress.summary);
+    });
+    publish(layout, *folder.value(), summaries);
+    return losses;
+  }
+
+  static void publish(const Layout& layout, CheckpointFolder& folder,
+                      const std::vector<ShardSummary>& summaries) {
+    std::vector<ExpectedTensor> expected;
+    FakeCompute model(FakeShape(), {0, layout.num_units()});
+    for (int unit = 0; unit < layout.num_units(); ++unit) {
+      for (const TensorInfo& tensor : model.tensors(unit)) {
+        expected.push_back({tensor.name, tensor.elements(), ShardKind::kModel});
+        for (const char* suffix : {kFirstMomentSuffix, kSecondMomentSuffix})
+          expected.push_back({tensor.name + suffix, tensor.elements(), ShardKind::kOptimizer});
+      }
+    }
+    TrainingState state;
+    state.step = kSaved;
+    const auto published = folder.publish(state, summaries, expected);
+    ASSERT_TRUE(published.is_ok()) << published.status().message();
+  }
+
+  // Goes on from the checkpoint.
+  std::vector<double> go_on(const Layout& layout) {
+    std::vector<double> losses;
+    ThreadWorld world(layout);
+    run_ranks(layout.world_size(), [&](int rank) {
+      FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+      const auto messenger = world.messenger(rank);
+      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options());
+      ASSERT_TRUE(trainer.is_ok());
+      auto newest = open_newest(save_);
+      ASSERT_TRUE(newest.is_ok()) << newest.status().message();
+      ASSERT_TRUE(newest.value().checkpoint);
+      Checkpoint& checkpoint = *newest.value().checkpoint;
+      ASSERT_EQ(checkpoint.state().step, kSaved);
+      for (const TensorState& tensor : trainer.value()->optimizer()->tensors()) {
+        const std::string& name = tensor.info->name;
+        ASSERT_TRUE(checkpoint.read(name, 0, tensor.parameters).is_ok());
+        ASSERT_TRUE(checkpoint.read(name + kFirstMomentSuffix, 0, tensor.exp_avg).is_ok());
+        ASSERT_TRUE(checkpoint.read(name + kSecondMomentSuffix, 0, tensor.exp_avg_sq).is_ok());
+      }
+      for (int64_t step = kSaved; step < kEnd; ++step) {
+        const Result<StepResult> done = trainer.value()->step(step);
+        ASSERT_TRUE(done.is_ok());
+        if (rank == 0) losses.push_back(done.value().loss);
+      }
+    });
+    return losses;
+  }
+
+  std::string save_;
+};
+
+TEST_F(CheckpointedRun, GoesOnFromWhatRanksWroteWhileTheyTrained) {
+  const Layout first(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp);
+  const Layout second(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}}, RankOrder::kTpDpPp);
+  const std::vector<double> undisturbed = train_and_save(first);
+  ASSERT_EQ(undisturbed.size(), static_cast<size_t>(kEnd));
+  const std::vector<double> rest(undisturbed.begin() + kSaved, undisturbed.end());
+  EXPECT_EQ(go_on(first), rest);  // the same bits
+  const std::vector<double> other = go_on(second);
+  ASSERT_EQ(other.size(), rest.size());
+  for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(other[i], rest[i], 1e-5 * rest[i]);
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

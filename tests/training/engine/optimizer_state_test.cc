@@ -1,0 +1,146 @@
+// optimizer_state_test.cc: the state of training by the tensors' names: each tensor is written by one rank,
+// and a run that goes on from a state of any layout is the run that was never interrupted.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "tests/training/engine/training_run.h"
+
+namespace hdt::training::testing {
+namespace {
+
+constexpr int64_t kResumedSteps = 12;
+
+TrainerOptions short_run() {
+  TrainerOptions result;
+  result.seed = 7;
+  result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 3, .total_steps = kResumedSteps};
+  result.clip_gradient_norm = 0.5;
+  result.bucket_elements = 100;
+  return result;
+}
+
+struct Saved {
+  std::vector<int64_t> shape;
+  std::vector<float> parameters, exp_avg, exp_avg_sq;
+  int times = 0;  // written
+  bool operator==(const Saved&) const = default;
+};
+using State = std::map<std::string, Saved>;
+
+// Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the
+// end.
+State run(const Layout& layout, int64_t first, int64_t end, const State& from, std::vector<double>& losses) {
+  const FakeShape shape;
+  ThreadWorld world(layout);
+  State state;
+  std::mutex mutex;
+  run_ranks(layout.world_size(), [&](int rank) {
+    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const auto messenger = world.messenger(rank);
+    auto trainer = make_trainer(layout, shape, compute, *messenger, short_run());
+    ASSERT_TRUE(trainer.is_ok());
+    const Optimizer& optimizer = *trainer.value()->optimizer();
+    for (const TensorState& tensor : optimizer.tensors()) {
+      if (from.empty()) break;
+      const Saved& saved = from.at(tensor.info->name);
+      ASSERT_EQ(saved.shape, tensor.info->shape);
+      std::ranges::copy(saved.parameters, tensor.parameters.begin());
+      std::ranges::copy(saved.exp_avg, tensor.exp_avg.begin());
+      std::ranges::copy(saved.exp_avg_sq, tensor.exp_avg_sq.begin());
+    }
+    for (int64_t step = first; step < end; ++step) {
+      const Result<StepResult> done = trainer.value()->step(step);
+      ASSERT_TRUE(done.is_ok()) << done.status().message();
+      if (rank == 0) losses.push_back(done.value().loss);
+    }
+    const std::lock_guard lock(mutex);
+    for (const TensorState& tensor : optimizer.tensors()) {
+      if (!tensor.written_here) continue;
+      Saved& saved = state[tensor.info->name];
+      saved.shape = tensor.info->shape;
+      saved.parameters.assign(tensor.parameters.begin(), tensor.parameters.end());
+      saved.exp_avg.assign(tensor.exp_avg.begin(), tensor.exp_avg.end());
+      saved.exp_avg_sq.assign(tensor.exp_avg_sq.begin(), tensor.exp_avg_sq.end());
+      ++saved.times;
+    }
+  });
+  return state;
+}
+
+// All have 12 samples a step.
+std::vector<Layout> layouts() {
+  return {Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp),
+          Layout(4, {{{4}, 12, 1}}, RankOrder::kTpPpDp),
+          Layout(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}}, RankOrder::kTpDpPp),
+          Layout(4, {{{4}, 2, 2}, {{4}, 2, 2}, {{4}, 4, 1}}, RankOrder::kTpPpDp)};
+}
+
+TEST(OptimizerState, EachTensorIsWrittenByOneRankWithItsNameAndShape) {
+  for (const Layout& layout : layouts()) {
+    std::vector<double> losses;
+    const State state = run(layout, 0, 1, {}, losses);
+    ASSERT_EQ(state.size(), 10U);
+    EXPECT_EQ(state.at("embedding").shape, (std::vector<int64_t>{17, 8}));
+    EXPECT_EQ(state.at("layer.3.weight").shape, (std::vector<int64_t>{8, 8}));
+    EXPECT_EQ(state.at("layer.0.bias").shape, (std::vector<int64_t>{8}));
+    EXPECT_EQ(state.at("head").shape, (std::vector<int64_t>{17, 8}));
+    for (const auto& [name, saved] : state) {
+      EXPECT_EQ(saved.times, 1) << name;
+      EXPECT_NE(saved.exp_avg, std::vector<float>(saved.exp_avg.size())) << name;
+    }
+  }
+}
+
+TEST(OptimizerState, OnTheSameLayoutARunThatGoesOnHasTheSameBits) {
+  for (const Layout& layout : layouts()) {
+    std::vector<double> undisturbed;
+    std::vector<double> resumed;
+    const State whole = run(layout, 0, kResumedSteps, {}, undisturbed);
+    const State half = run(layout, 0, kResumedSteps / 2, {}, resumed);
+    EXPECT_EQ(run(layout, kResumedSteps / 2, kResumedSteps, half, resumed), whole);
+    EXPECT_EQ(resumed, undisturbed);
+  }
+}
+
+TEST(OptimizerState, OnAnotherLayoutItIsTheSameToRounding) {
+  std::vector<double> undisturbed;
+  const State whole = run(layouts().front(), 0, kResumedSteps, {}, undisturbed);
+  for (const Layout& layout : layouts()) {
+    std::vector<double> resumed;
+    const State half = run(layouts().front(), 0, kResumedSteps / 2, {}, resumed);
+    const State rest = run(layout, kResumedSteps / 2, kResumedSteps, half, resumed);
+    for (int64_t step = 0; step < kResumedSteps; ++step)
+      EXPECT_NEAR(resumed[step], undisturbed[step], 1e-5 * undisturbed[step]) << step;
+    for (const auto& [name, saved] : whole) {
+      for (size_t i = 0; i < saved.parameters.size(); ++i)
+        EXPECT_NEAR(rest.at(name).parameters[i], saved.parameters[i], 1e-4) << name << " " << i;
+    }
+  }
+  // Without the moments it would be another run.
+  std::vector<double> resumed;
+  State half = run(layouts().front(), 0, kResumedSteps / 2, {}, resumed);
+  for (auto& [name, saved] : half) saved.exp_avg_sq.assign(saved.exp_avg_sq.size(), 0);
+  run(layouts().front(), kResumedSteps / 2, kResumedSteps, half, resumed);
+  EXPECT_GT(std::abs(resumed.back() - undisturbed.back()), 1e-4 * undisturbed.back());
+}
+
+TEST(OptimizerState, SumsOfTheCallerTravelWithTheStep) {
+  const FakeShape shape;
+  const Layout layout = layouts().front();
+  ThreadWorld world(layout);
+  run_ranks(layout.world_size(), [&](int rank) {
+    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const auto messenger = world.messenger(rank);
+    auto trainer = make_trainer(layout, shape, compute, *messenger, short_run());
+    ASSERT_TRUE(trainer.is_ok());
+    std::vector<double> sums = {1, rank == 2 ? 1.0 : 0.0};
+    ASSERT_TRUE(trainer.value()->step(0, sums).is_ok());
+    EXPECT_EQ(sums, (std::vector<double>{4, 1}));
+  });
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

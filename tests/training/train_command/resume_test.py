@@ -1,0 +1,331 @@
+"""resume_test.py BUILD: runs that are interrupted in every way and go on from their checkpoints, on other
+layouts. The losses are always those of a run that nobody has disturbed. HDT_TEST_KILLS sets how often a run
+is killed."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+TRAIN = os.path.join(BUILD, "bin", "hdt-train")
+ROOT = os.path.dirname(os.path.dirname(BUILD))
+TEXT = os.path.join(ROOT, "LICENSE")
+KILLS = int(os.environ.get("HDT_TEST_KILLS", "4"))
+SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(10 ** 9)))
+# The bound of a wait, far above what a busy machine needs.
+RUN_S = 120
+
+MODEL = ["--text", TEXT, "--num-layers", "4", "--hidden-size", "32", "--num-attention-heads", "4",
+         "--ffn-hidden-size", "64", "--seq-length", "32", "--global-batch-size", "12", "--lr", "1e-3",
+         "--lr-warmup-iters", "2", "--log-interval", "1"]
+# Ranks, and flags. Each makes 12 samples a step.
+LAYOUTS = {
+    "one": (1, ["--micro-batch-size", "12"]),
+    "pipeline": (2, ["--pipeline-model-parallel-size", "2", "--micro-batch-size", "4"]),
+    "uneven": (3, ["--use-tp-pp-dp-mapping", "--hetero-pipeline-stages", "1", "4",
+                   "--hetero-pipeline-stages", "2", "1", "3", "--micro-batch-size", "2",
+                   "--num-micro-batches-per-dp", "1", "2", "1", "4"]),
+    "four": (4, ["--use-tp-pp-dp-mapping", "--hetero-pipeline-stages", "1", "3", "1", "1",
+                 "--hetero-pipeline-stages", "2", "2", "2", "--micro-batch-size", "2",
+                 "--num-micro-batches-per-dp", "1", "4", "1", "2"]),
+}
+# Replica and stage of each rank of "four".
+PLACES_OF_FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Job:
+    """The ranks of one run, started without a launcher, which would end the others when one is killed."""
+
+    def __init__(self, folder, layout, arguments, prepare=None):
+        size, flags = LAYOUTS[layout]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("HDT_", "OMPI_", "SLURM_"))}
+        environment.update(HDT_SIZE=str(size), HDT_RENDEZVOUS=f"127.0.0.1:{free_port()}", OMP_NUM_THREADS="1",
+                           HDT_LOG_LEVEL="error", XDG_RUNTIME_DIR=folder)
+        self.files = [tempfile.TemporaryFile(mode="w+", errors="replace") for _ in range(size)]
+        self.ranks = [
+            subprocess.Popen([TRAIN, *MODEL, *flags, *map(str, arguments)],
+                             env=dict(environment, HDT_RANK=str(rank)), stdout=self.files[rank],
+                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, preexec_fn=prepare)
+            for rank in range(size)]
+
+    def end(self):
+        """Ends what a failed test has left running."""
+        for rank in self.ranks:
+            if rank.poll() is None:
+                rank.kill()
+                rank.wait()
+
+    def output(self, rank):
+        self.files[rank].seek(0)
+        return self.files[rank].read()
+
+    def wait(self):
+        """Exit codes and outputs, by rank."""
+        deadline = time.monotonic() + RUN_S
+        try:
+            codes = [rank.wait(max(0.1, deadline - time.monotonic())) for rank in self.ranks]
+        except subprocess.TimeoutExpired:
+            self.end()
+            outputs = map(self.output, range(len(self.ranks)))
+            raise AssertionError("not ended:\n" + "\n".join(outputs)) from None
+        outputs = [self.output(rank) for rank in range(len(self.ranks))]
+        for file in self.files:
+            file.close()
+        return codes, outputs
+
+
+def losses(path):
+    """The loss of each step; where a step was repeated, the last one counts."""
+    with open(path, encoding="utf-8") as file:
+        return {line["step"]: line["loss"] for line in map(json.loads, file)}
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="hdt-resume-")
+        self.addCleanup(self.scratch.cleanup)
+        self.save = self.path("checkpoints")
+
+    def path(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def start(self, layout, arguments, prepare=None):
+        job = Job(self.scratch.name, layout, arguments, prepare)
+        self.addCleanup(job.end)
+        return job
+
+    def run_whole(self, layout, *arguments, code=0):
+        codes, outputs = self.start(layout, arguments).wait()
+        self.assertEqual(codes, [code] * len(codes), "\n".join(outputs))
+        return "".join(outputs)
+
+    def undisturbed(self, steps):
+        log = self.path(f"undisturbed-{steps}")
+        if not os.path.exists(log):
+            self.run_whole("one", "--train-iters", steps, "--loss-log", log)
+        return losses(log)
+
+    def expect_losses(self, log, steps):
+        expected, found = self.undisturbed(steps), losses(log)
+        self.assertEqual(sorted(found), list(range(1, steps + 1)))
+        for step, loss in expected.items():
+            self.assertLess(abs(found[step] - loss), 2e-5 * loss, f"step {step}")
+        self.assertLess(found[steps], found[1] - 0.05)  # it did learn, so there was something to compare
+
+    def wait_for(self, condition, job):
+        deadline = time.monotonic() + RUN_S
+        while not condition():
+            self.assertTrue(all(rank.poll() is None for rank in job.ranks), "ended early:\n" + job.output(0))
+            self.assertLess(time.monotonic(), deadline, job.output(0))
+            time.sleep(0.001)
+
+    @staticmethod
+    def steps_in(log):
+        if not os.path.exists(log):
+            return 0
+        with open(log, encoding="utf-8") as file:
+            return sum(line.endswith("\n") for line in file)
+
+    def checkpoints(self):
+        return sorted(name for name in os.listdir(self.save) if name.startswith("iter_"))
+
+    def test_goes_on_on_any_layout_with_the_same_losses(self):
+        for first, second in (("four", "one"), ("one", "uneven"), ("uneven", "four"),
+                              ("pipeline", "pipeline")):
+            with self.subTest(first=first, second=second):
+                log = self.path("log")
+                shutil.rmtree(self.save, ignore_errors=True)
+                self.run_whole(first, "--train-iters", 12, "--save", self.save, "--save-interval", 6,
+                               "--loss-log", log)
+                self.assertEqual(self.checkpoints(), ["iter_0000006", "iter_0000012"])
+                # As if the run had been killed after step 6.
+                shutil.rmtree(os.path.join(self.save, "iter_0000012"))
+                output = self.run_whole(second, "--train-iters", 12, "--save", self.save, "--load", self.save,
+                                        "--loss-log", log)
+                self.assertIn("goes on from " + self.save + "/iter_0000006, after step 6", output)
+                self.assertNotIn("step 6/12", output)
+                self.assertIn("checkpoint: " + self.save + "/iter_0000012", output)
+                self.expect_losses(log, 12)
+        # At its end there is nothing to do.
+        self.assertIn("nothing to train", self.run_whole("one", "--train-iters", 12, "--load", self.save))
+
+    def test_sigterm_to_one_rank_saves_and_ends_all(self):
+        log = self.path("log")
+        steps = 200
+        job = self.start("four", ["--train-iters", steps, "--save", self.save, "--loss-log", log])
+        self.wait_for(lambda: self.steps_in(log) >= 3, job)
+        job.ranks[2].send_signal(signal.SIGTERM)
+        codes, outputs = job.wait()
+        self.assertEqual(codes, [0] * 4, "\n".join(outputs))
+        done = max(losses(log))
+        self.assertLess(done, steps)
+        self.assertIn(f"stopped by SIGTERM after step {done} of {steps}", outputs[0])
+        self.assertEqual(self.checkpoints(), [f"iter_{done:07}"])
+        # Another length would be another learning rate; so a few steps more are compared, and no whole run.
+        self.run_whole("uneven", "--train-iters", steps, "--load", self.save, "--loss-log", log)
+        expected, found = self.undisturbed(steps), losses(log)
+        for step in range(1, done + 20):
+            self.assertLess(abs(found[step] - expected[step]), 2e-5 * expected[step], f"step {step}")
+
+    def test_killed_at_random_moments(self):
+        print(f"HDT_TEST_SEED={SEED}", flush=True)
+        chance = random.Random(SEED)
+        log, steps = self.path("log"), 14 * KILLS + 10
+        flags = ["--train-iters", steps, "--save", self.save, "--save-interval", 2, "--keep-checkpoints", 2,
+                 "--load", self.save, "--loss-log", log]
+        for kill in range(KILLS):
+            layout = chance.choice(sorted(LAYOUTS))
+            job = self.start(layout, flags)
+            target = self.steps_in(log) + chance.randint(1, 6)
+            self.wait_for(lambda: self.steps_in(log) >= target, job)
+            if kill % 2:  # while a checkpoint is being written
+                self.wait_for(lambda: any(name.endswith(".writing") for name in os.listdir(self.save)), job)
+            else:
+                time.sleep(chance.uniform(0, 0.03))
+            victims = job.ranks if chance.random() < 0.5 else [chance.choice(job.ranks)]
+            for victim in victims:
+                victim.kill()
+            codes, outputs = job.wait()
+            for rank, code in enumerate(codes):
+                self.assertEqual(code, -signal.SIGKILL if job.ranks[rank] in victims else 1, outputs[rank])
+        self.run_whole("four", *flags)
+        self.assertEqual(self.checkpoints(), [f"iter_{step:07}" for step in (steps - 2, steps)])
+        self.assertEqual([name for name in os.listdir(self.save) if name.startswith(".iter")], [])
+        self.expect_losses(log, steps)
+
+    def test_a_lost_rank_is_named_with_its_place_and_the_newest_checkpoint(self):
+        log = self.path("log")
+        for victim, place in enumerate(PLACES_OF_FOUR):
+            with self.subTest(victim=victim):
+                if os.path.exists(log):
+                    os.remove(log)
+                shutil.rmtree(self.save, ignore_errors=True)
+                job = self.start("four", ["--train-iters", 100_000, "--save", self.save,
+                                                      "--save-interval", 5, "--loss-log", log])
+                self.wait_for(lambda: self.steps_in(log) >= 12, job)
+                job.ranks[victim].kill()
+                codes, outputs = job.wait()
+                self.assertEqual(codes, [-signal.SIGKILL if rank == victim else 1 for rank in range(4)])
+                # Whether a rank knew of the last one yet depends on the moment.
+                newest = "|".join(self.checkpoints()[-2:])
+                done = self.steps_in(log)
+                named = f"because of rank {victim} (replica {place[0]}, stage {place[1]}): "
+                for rank, output in enumerate(outputs):
+                    if rank == victim:
+                        continue
+                    self.assertIn(named, output)
+                    self.assertRegex(output, f"training ended in step ({done}|{done + 1}): ")
+                    self.assertRegex(output, f"the newest checkpoint is {self.save}/({newest})\n")
+
+    def test_what_contradicts_is_refused_by_name(self):
+        self.run_whole("one", "--train-iters", 2, "--save", self.save)
+        other = self.path("other.txt")
+        with open(TEXT, "rb") as text, open(other, "wb") as out:
+            content = text.read()
+            out.write(content[1:] + content[:1])  # as many tokens, of the same frequencies
+        for flags, message in (
+                (["--seed", 5], "--seed 1234 there and 5 here"),
+                (["--seq-length", 16], "--seq-length 32 there and 16 here"),
+                (["--hidden-size", 64], "--hidden-size 32 there and 64 here"),
+                (["--num-layers", 3], "--num-layers 4 there and 3 here"),
+                (["--global-batch-size", 24, "--micro-batch-size", 24],
+                 "--global-batch-size 12 there and 24 here"),
+                (["--text", other], "the data:")):
+            with self.subTest(flags=flags):
+                output = self.run_whole("one", "--load", self.save, "--train-iters", 4, *flags, code=2)
+                self.assertIn(message, output)
+                self.assertIn(self.save + "/iter_0000002", output)
+                self.assertEqual(output.count("\n"), 1, output)
+                self.assertNotIn("step 3", output)
+        # All ranks know; one says it.
+        codes, outputs = self.start("four", ["--load", self.save, "--seed", 5]).wait()
+        self.assertEqual((codes, "".join(outputs).count("--seed 1234")), ([2] * 4, 1))
+
+    def test_without_a_checkpoint_it_starts_anew_or_ends(self):
+        nowhere = self.path("nowhere")
+        output = self.run_whole("pipeline", "--load", nowhere, "--train-iters", 2)
+        self.assertEqual(output.count("there is no checkpoint; training starts anew"), 1, output)
+        self.assertIn("step 2/2", output)
+        output = self.run_whole("one", "--load", nowhere, "--exit-on-missing-checkpoint", code=2)
+        self.assertIn("there is no checkpoint, and --exit-on-missing-checkpoint is given", output)
+        self.assertIn("expected --save", self.run_whole("one", "--save-interval", 2, code=2))
+
+    def test_damaged_shards_are_named(self):
+        self.run_whole("four", "--train-iters", 2, "--save", self.save)
+        folder = os.path.join(self.save, "iter_0000002")
+        shards = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
+        for shard in random.sample(shards, 2):
+            path = os.path.join(folder, shard)
+            with open(path, "r+b") as file:
+                file.seek(-9, os.SEEK_END)
+                byte = file.read(1)[0]
+                file.seek(-9, os.SEEK_END)
+                file.write(bytes([byte ^ 1]))
+            output = self.run_whole("one", "--load", self.save, "--train-iters", 4, code=1)
+            self.assertIn(shard, output)
+            self.assertNotIn("step 3", output)
+            with open(path, "r+b") as file:
+                file.seek(-9, os.SEEK_END)
+                file.write(bytes([byte]))
+        os.remove(os.path.join(folder, shards[0]))
+        output = self.run_whole("one", "--load", self.save, "--train-iters", 4, code=2)
+        self.assertIn(shards[0], output)
+
+    def test_a_full_disk_costs_the_checkpoint_and_no_step(self):
+        log = self.path("log")
+        # What a full disk is to the process: a write that fails.
+        job = self.start("one",
+                  ["--train-iters", 150, "--save", self.save, "--save-interval", 4, "--loss-log", log],
+                  prepare=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+        tracker = os.path.join(self.save, "latest_checkpointed_iteration.txt")
+        self.wait_for(lambda: os.path.exists(tracker), job)
+        resource.prlimit(job.ranks[0].pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
+        codes, outputs = job.wait()
+        self.assertEqual(codes, [1], outputs[0])
+        self.assertEqual(self.steps_in(log), 150)
+        newest = os.path.join(self.save, self.checkpoints()[-1])
+        self.assertRegex(outputs[0], r"warning: --save .*no checkpoint of step \d+: rank 0: .*"
+                                     r"\.writing/model\.rank-00000\.safetensors.*File too large")
+        self.assertIn("newest checkpoint: " + newest, outputs[0])
+        self.assertRegex(outputs[0], f"hdt-train: --save {self.save}: no checkpoint of step 150: rank 0: ")
+        # It is whole.
+        self.assertIn("goes on from " + newest,
+                      self.run_whole("one", "--load", self.save, "--train-iters", 151))
+
+    def test_divergence_names_the_checkpoint_that_stays(self):
+        self.run_whole("one", "--train-iters", 2, "--save", self.save)
+        output = self.run_whole("pipeline", "--train-iters", 9, "--load", self.save, "--save", self.save,
+                                "--lr", "1e30", "--lr-warmup-iters", 0, code=1)
+        self.assertIn("training diverged at step 4", output)
+        self.assertIn("The newest checkpoint is " + self.save + "/iter_0000002", output)
+        self.assertEqual(self.checkpoints(), ["iter_0000002"])
+
+    def test_two_runs_do_not_save_in_one_folder(self):
+        log = self.path("log")
+        job = self.start("one", ["--train-iters", 100_000, "--save", self.save, "--loss-log", log])
+        self.wait_for(lambda: self.steps_in(log) >= 1, job)
+        output = self.run_whole("pipeline", "--train-iters", 2, "--save", self.save, code=1)
+        self.assertIn("another run saves its checkpoints in " + self.save, output)
+        self.assertIn("because rank 0 is not ready", output)
+        job.ranks[0].send_signal(signal.SIGTERM)
+        codes, outputs = job.wait()
+        self.assertEqual(codes, [0], outputs[0])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,127 @@
+// resume.cc: compares by names, so that a message has the flag or the tensor that is wrong.
+#include "tools/hdt-train/resume.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "training/torch/tensor_names.h"
+
+namespace hdt::tools {
+namespace {
+
+using training::Checkpoint;
+using training::kFirstMomentSuffix;
+using training::kSecondMomentSuffix;
+using training::TensorInfo;
+
+constexpr const char* kData = "data";   // the one key that is no flag
+constexpr size_t kMostDifferences = 4;  // in a message about tensors
+
+// Every difference between the two, or "".
+std::string differing_keys(const std::map<std::string, std::string>& theirs,
+                           const std::map<std::string, std::string>& ours) {
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : ours) {
+    const auto found = theirs.find(key);
+    if (found != theirs.end() && found->second == value) continue;
+    differences.push_back(fmt::format("{} {} there and {} here", key == kData ? "the data: " : "--" + key,
+                                      found == theirs.end() ? "is not known" : found->second, value));
+  }
+  return fmt::format("{}", fmt::join(differences, "; "));
+}
+
+// Every tensor and its two moments must be there with this shape, and nothing else.
+std::string differing_tensors(const Checkpoint& checkpoint, const std::vector<TensorInfo>& model) {
+  std::map<std::string, training::Shape> expected;
+  for (const TensorInfo& tensor : model) {
+    for (const char* suffix : {"", kFirstMomentSuffix, kSecondMomentSuffix})
+      expected[tensor.name + suffix].assign(tensor.shape.begin(), tensor.shape.end());
+  }
+  std::vector<std::string> differences;
+  for (const auto& [name, shape] : expected) {
+    const auto found = checkpoint.tensors().find(name);
+    if (found == checkpoint.tensors().end()) {
+      differences.push_back(fmt::format("{} is missing", name));
+    } else if (found->second.shape != shape || found->second.dtype != training::Dtype::kF32) {
+      differences.push_back(fmt::format("{} is {} {} there and F32 {} here", name,
+                                        training::dtype_name(found->second.dtype), found->second.shape,
+                                        shape));
+    }
+  }
+  for (const auto& [name, record] : checkpoint.tensors()) {
+    if (!expected.contains(name)) differences.push_back(fmt::format("{} is not one of this model", name));
+  }
+  const size_t shown = std::min(differences.size(), kMostDifferences);
+  return fmt::format(
+      "{}{}", fmt::join(differences.begin(), differences.begin() + shown, "; "),
+      shown == differences.size() ? "" : fmt::format("; and {} more", differences.size() - shown));
+}
+
+}  // namespace
+
+Result<std::optional<Checkpoint>> open_resume(const TrainFlags& flags, int rank) {
+  if (flags.load.empty()) return std::optional<Checkpoint>();
+  Result<training::NewestCheckpoint> newest = training::open_newest(flags.load);
+  if (!newest.is_ok()) return Status(newest.status().code(), "--load: " + newest.status().message());
+  if (rank == 0 && !newest.value().warning.empty())
+    fmt::print(stderr, "hdt-train: warning: --load: {}\n", newest.value().warning);
+  if (newest.value().checkpoint) return newest.take().checkpoint;
+  if (flags.exit_on_missing_checkpoint) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--load {}: there is no checkpoint, and --exit-on-missing-checkpoint is given",
+                              flags.load));
+  }
+  if (rank == 0) {
+    fmt::print(stderr, "hdt-train: warning: --load {}: there is no checkpoint; training starts anew\n",
+               flags.load);
+  }
+  return std::optional<Checkpoint>();
+}
+
+std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
+                                                   const training::Layout& layout) {
+  const auto& shape = flags.shape;
+  return {{"num-layers", std::to_string(shape.num_layers)},
+          {"hidden-size", std::to_string(shape.hidden_size)},
+          {"num-attention-heads", std::to_string(shape.num_attention_heads)},
+          {"ffn-hidden-size", std::to_string(shape.ffn_hidden_size)},
+          {"vocab-size", std::to_string(shape.vocab_size)},
+          {"seq-length", std::to_string(shape.sequence_length)},
+          {"global-batch-size", std::to_string(layout.global_batch_size())},
+          {"seed", std::to_string(flags.trainer.seed)},
+          {kData,
+           fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens, input.statistics.checksum)}};
+}
+
+Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
+                    const training::Layout& layout) {
+  const auto refuse = [&](const std::string& differences) {
+    return Status(Code::kMismatch, fmt::format("--load {}: that is a checkpoint of another run: {}",
+                                               checkpoint.folder(), differences));
+  };
+  const training::TrainingState& state = checkpoint.state();
+  const std::string keys = differing_keys(state.fingerprint, run_fingerprint(flags, input, layout));
+  if (!keys.empty()) return refuse(keys);
+  const std::string tensors = differing_tensors(checkpoint, training::model_tensors(flags.shape));
+  if (!tensors.empty()) return refuse(tensors);
+  // The samples of a step follow from its number, the batch and the seed.
+  if (state.consumed_samples != state.step * layout.global_batch_size())
+    return refuse(fmt::format("{} samples were consumed in {} steps of {}", state.consumed_samples,
+                              state.step, layout.global_batch_size()));
+  return Status::ok();
+}
+
+Status load_tensors(Checkpoint& checkpoint, const training::Optimizer& optimizer) {
+  for (const training::TensorState& tensor : optimizer.tensors()) {
+    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name, 0, tensor.parameters));
+    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name + kFirstMomentSuffix, 0, tensor.exp_avg));
+    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name + kSecondMomentSuffix, 0, tensor.exp_avg_sq));
+  }
+  return Status::ok();
+}
+
+}  // namespace hdt::tools

@@ -1,0 +1,35 @@
+// resume.h: a run that goes on from a checkpoint (--load): which one, whether it is one of this run, and its
+// tensors. The layout may be another one.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "tools/hdt-train/flags.h"
+#include "tools/hdt-train/token_input.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/engine/layout.h"
+#include "training/engine/optimizer.h"
+
+namespace hdt::tools {
+
+// The newest checkpoint of --load. Nothing if the flag is not given, or if there is no checkpoint and the
+// flags allow that; then rank 0 warns. Each rank looks itself. kInvalidArgument: there is none, or none is
+// complete.
+Result<std::optional<training::Checkpoint>> open_resume(const TrainFlags& flags, int rank);
+
+// What a run must have in common with the one that it continues: flags, and the tokens.
+std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
+                                                   const training::Layout& layout);
+
+// Whether this run may go on from the checkpoint. kMismatch names every flag that differs, with both values,
+// or the tensors that are missing, too many or of another shape. The same on all ranks.
+Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
+                    const training::Layout& layout);
+
+// Reads parameters and moments of this rank's tensors. kInvalidArgument names the tensor and the file.
+Status load_tensors(training::Checkpoint& checkpoint, const training::Optimizer& optimizer);
+
+}  // namespace hdt::tools
