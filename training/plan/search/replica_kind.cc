@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "training/plan/describe/node_link.h"
-#include "training/plan/describe/schedules.h"
+#include "training/engine/schedules.h"
 
 namespace hdt::plan {
 namespace {
