@@ -40,8 +40,8 @@ at::Tensor attention(const ModelShape& shape, const PositionTables& tables, cons
                      const at::Tensor& out_weight, WeightGradients& gradients, const at::Tensor& input) {
   const int64_t batch = input.size(0);
   const int64_t length = input.size(1);
-  const at::Tensor qkv =
-      linear(input, qkv_weight, gradients).view({batch, length, 3, shape.num_attention_heads, shape.head_size()});
+  const at::Tensor qkv = linear(input, qkv_weight, gradients)
+                             .view({batch, length, 3, shape.num_attention_heads, shape.head_size()});
   const at::Tensor qk =
       rotate(qkv.narrow(2, 0, 2), tables.cosine.narrow(0, 0, length), tables.sine.narrow(0, 0, length));
   const at::Tensor q = qk.select(2, 0).transpose(1, 2) / std::sqrt(static_cast<double>(shape.head_size()));

@@ -60,9 +60,9 @@ TEST(PipelineScheduleTest, EveryKindHoldsForAllSizes) {
 
 TEST(PipelineScheduleTest, GpipeRunsAllForwardsFirst) {
   using enum PipelineAction;
-  const std::vector<PipelineStep> expected = {{kReceiveActivation, 0}, {kForward, 0},  {kReceiveActivation, 1},
-                                              {kForward, 1},           {kBackward, 0}, {kSendGradient, 0},
-                                              {kBackward, 1},          {kSendGradient, 1}};
+  const std::vector<PipelineStep> expected = {
+      {kReceiveActivation, 0}, {kForward, 0},      {kReceiveActivation, 1}, {kForward, 1},
+      {kBackward, 0},          {kSendGradient, 0}, {kBackward, 1},          {kSendGradient, 1}};
   EXPECT_EQ(gpipe(2, 1, 2), expected);
 }
 

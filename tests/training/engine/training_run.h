@@ -60,9 +60,8 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
       if (rank == 0) result.steps.push_back(done.value());
     }
     const Replica& replica = layout.replica(position.replica);
-    EXPECT_LE(
-        compute.greatest_in_flight(),
-        most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
+    EXPECT_LE(compute.greatest_in_flight(),
+              most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
     if (position.replica != 0) return;
     for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
       const std::span<float> final = trainer.value()->memory().parameters(unit);

@@ -303,9 +303,9 @@ TEST(LockstepSchedule, RunsForAllSizes) {
       std::vector<std::vector<training::PipelineStep>> schedules;
       std::vector<int> in_flight;
       for (int stage = 0; stage < stages; ++stage) {
-        schedules.push_back(lockstep_one_forward_one_backward(stages, stage, micro_batches));
+        schedules.push_back(training::lockstep_one_forward_one_backward(stages, stage, micro_batches));
         in_flight.push_back(training::most_in_flight(stages, stage, micro_batches));
-        EXPECT_EQ(most_in_flight(schedules.back()), in_flight.back());
+        EXPECT_EQ(training::most_in_flight(schedules.back()), in_flight.back());
       }
       const Status status = training::check_pipeline(schedules, micro_batches, in_flight);
       EXPECT_TRUE(status.is_ok()) << stages << " stages, " << micro_batches << ": " << status.message();

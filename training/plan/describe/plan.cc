@@ -14,10 +14,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "training/engine/schedules.h"
 #include "training/plan/describe/group_classes.h"
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/refuse.h"
-#include "training/engine/schedules.h"
 
 namespace hdt::plan {
 namespace {
