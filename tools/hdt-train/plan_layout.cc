@@ -19,9 +19,10 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   if (!runs.is_ok()) return {runs.code(), path + ": " + runs.message()};
   // Flags that the plan replaces. Giving both is refused even if they agree, which is simpler to
   // explain.
-  for (const char* flag : {"--tensor-model-parallel-size", "--pipeline-model-parallel-size",
-                           "--hetero-pipeline-stages", "--use-tp-pp-dp-mapping", "--micro-batch-size",
-                           "--micro-batch-size-per-dp", "--num-micro-batches-per-dp", "--ddp-bucket-size"}) {
+  for (const char* flag :
+       {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--hetero-pipeline-stages",
+        "--use-tp-pp-dp-mapping", "--micro-batch-size", "--micro-batch-size-per-dp",
+        "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule"}) {
     if (app.get_option(flag)->count() > 0)
       return {Code::kInvalidArgument,
               fmt::format("{} and --plan exclude each other: the plan says it", flag)};
@@ -41,6 +42,7 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   // The plan counts bytes, and the engine counts 32-bit floats.
   flags.trainer.bucket_elements =
       std::max<size_t>(1, static_cast<size_t>(plan.runtime.bucket_bytes) / sizeof(float));
+  flags.trainer.schedule = plan.runtime.schedule;
   flags.plan = std::move(plan);
   return Status::ok();
 }

@@ -42,6 +42,7 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                  "models", messenger));
   // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
+  replicas += fmt::format(", {}", training::schedule_name(flags.trainer.schedule));
   for (int i = 0; i < layout.num_replicas(); ++i) {
     const training::Replica& replica = layout.replica(i);
     replicas += fmt::format(", [{}] {} x {}", fmt::join(replica.stage_layers, " "), replica.num_micro_batches,

@@ -1,6 +1,8 @@
 // pipeline_runner.cc: interprets the pipeline schedule on a compute and a messenger.
 #include "training/engine/pipeline_runner.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace hdt::training {
@@ -19,8 +21,8 @@ Status settle(Pending& operation) {
 
 }  // namespace
 
-PipelineRunner::PipelineRunner(const Layout& layout, Position position, StageCompute& compute,
-                               Messenger& messenger)
+PipelineRunner::PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule,
+                               StageCompute& compute, Messenger& messenger)
     : position_(position),
       first_(position.stage == 0),
       last_(position.stage == layout.replica(position.replica).stages() - 1),
@@ -28,11 +30,22 @@ PipelineRunner::PipelineRunner(const Layout& layout, Position position, StageCom
       replica_(layout.replica(position.replica)),
       compute_(&compute),
       messenger_(&messenger),
-      schedule_(one_forward_one_backward(replica_.stages(), position.stage, replica_.num_micro_batches)) {}
+      schedule_(steps_of(schedule, replica_.stages(), position.stage, replica_.num_micro_batches)) {
+  for (size_t index = 0; index < schedule_.size(); ++index) {
+    const PipelineAction action = schedule_[index].action;
+    if (action == PipelineAction::kBackward || action == PipelineAction::kWeightGradient)
+      last_gradient_ = index;
+  }
+}
 
-Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, StageCompute& compute,
-                                              Messenger& messenger) {
-  PipelineRunner runner(layout, position, compute, messenger);
+Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, ScheduleKind schedule,
+                                              StageCompute& compute, Messenger& messenger) {
+  if (splits_backward(schedule) && !compute.has_split_backward()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("schedule {}: this model's backward is not in two parts; use {}",
+                              schedule_name(schedule), schedule_name(ScheduleKind::kOneForwardOneBackward)));
+  }
+  PipelineRunner runner(layout, position, schedule, compute, messenger);
   HDT_RETURN_IF_ERROR(runner.allocate());
   return runner;
 }
@@ -44,7 +57,7 @@ Status PipelineRunner::allocate() {
   const UnitRange units = compute_->units();
   if (!first_) input_elements_ = compute_->activation_elements(units.first - 1, tokens);
   if (!last_) output_elements_ = compute_->activation_elements(units.end - 1, tokens);
-  slots_.resize(most_in_flight(replica_.stages(), position_.stage, replica_.num_micro_batches) + 1);
+  slots_.resize(most_in_flight(schedule_) + 1);
   for (Slot& slot : slots_) {
     std::vector<std::pair<FloatMemory*, size_t>> parts;
     if (!first_) parts = {{&slot.input, input_elements_}, {&slot.input_gradient, input_elements_}};
@@ -98,6 +111,8 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
                             const StageCompute::UnitDone& unit_done, LossSum& loss) {
   const PipelineStep step = schedule_[index];
   Slot& slot = slot_of(step.micro_batch);
+  // Gradients accumulate over the micro-batches, so they are complete in the last step that adds to them.
+  const StageCompute::UnitDone done = index == last_gradient_ ? unit_done : [](int) {};
   switch (step.action) {
     // The receive was posted earlier. Receives are posted one at a time and in order, so it is this step's.
     case PipelineAction::kReceiveActivation:
@@ -106,33 +121,34 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
       return post_next_receive(index + 1);
     case PipelineAction::kForward:
       return forward(step.micro_batch, slot, samples, loss);
-    case PipelineAction::kBackward: {
+    // Both forms of the backward write `input_gradient`, which the slot's previous micro-batch may still be
+    // sending.
+    case PipelineAction::kBackward:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      // Gradients accumulate over the micro-batches, so they are complete in the last one's backward only.
-      const bool complete = step.micro_batch == replica_.num_micro_batches - 1;
-      compute_->backward(
-          slot_index(step.micro_batch), output(slot.output_gradient), input(slot.input_gradient),
-          complete ? unit_done : [](int) {});
+      compute_->backward(slot_index(step.micro_batch), output(slot.output_gradient),
+                         input(slot.input_gradient), done);
       return Status::ok();
-    }
-    // The two are never in this runner's schedule.
     case PipelineAction::kInputGradient:
+      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+      compute_->backward_input(slot_index(step.micro_batch), output(slot.output_gradient),
+                               input(slot.input_gradient));
+      return Status::ok();
     case PipelineAction::kWeightGradient:
-      break;
-    case PipelineAction::kSendActivation: {
-      Result<Pending> sent = messenger_->send_to_stage(position_.stage + 1, output(slot.output));
-      if (!sent.is_ok()) return sent.status();
-      slot.activation_sent = sent.take();
+      compute_->backward_weights(slot_index(step.micro_batch), done);
       return Status::ok();
-    }
-    case PipelineAction::kSendGradient: {
-      Result<Pending> sent = messenger_->send_to_stage(position_.stage - 1, input(slot.input_gradient));
-      if (!sent.is_ok()) return sent.status();
-      slot.gradient_sent = sent.take();
-      return Status::ok();
-    }
+    case PipelineAction::kSendActivation:
+      return send(+1, output(slot.output), slot.activation_sent);
+    case PipelineAction::kSendGradient:
+      return send(-1, input(slot.input_gradient), slot.gradient_sent);
   }
-  return {Code::kInternal, "the engine computes both gradients at once: no zero-bubble schedules"};
+  return {Code::kInternal, "a step of the schedule has no action"};
+}
+
+Status PipelineRunner::send(int distance, std::span<const float> values, Pending& sent) {
+  Result<Pending> started = messenger_->send_to_stage(position_.stage + distance, values);
+  if (!started.is_ok()) return started.status();
+  sent = started.take();
+  return Status::ok();
 }
 
 Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss) {

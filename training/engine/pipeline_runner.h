@@ -10,7 +10,7 @@
 #include "training/engine/compute.h"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
-#include "training/engine/pipeline_schedule.h"
+#include "training/engine/schedules.h"
 
 namespace hdt::training {
 
@@ -20,13 +20,14 @@ using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens
 // One rank's pipeline. The trainer owns it and calls it on its own thread. Messages overlap with computing:
 // a send completes in the background, and the next receive of the schedule is posted before its turn.
 //
-// Buffers are kept per slot (micro-batch modulo slots). There is one slot more than micro-batches in flight,
-// for the receive that is posted early. A buffer is written again only after what was sent from it is gone.
+// Buffers are kept per slot (micro-batch modulo slots): the micro-batches in flight are consecutive in every
+// schedule. There is one slot more than micro-batches in flight, for the receive that is posted early. A buffer is written again only after what was sent from it is gone.
 class PipelineRunner {
  public:
-  // Allocates the buffers. Compute and messenger must outlive the runner.
-  static Result<PipelineRunner> create(const Layout& layout, Position position, StageCompute& compute,
-                                       Messenger& messenger);
+  // Allocates the buffers. Compute and messenger must outlive the runner. All stages of a replica must have
+  // the same schedule. kInvalidArgument: it needs a backward in two parts, and the compute has none.
+  static Result<PipelineRunner> create(const Layout& layout, Position position, ScheduleKind schedule,
+                                       StageCompute& compute, Messenger& messenger);
 
   // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere.
   // `unit_done` is called during the last backward, when the gradients of a unit are complete for the step.
@@ -45,13 +46,16 @@ class PipelineRunner {
     Pending activation_sent, gradient_sent;  // under way from `output` and from `input_gradient`
   };
 
-  PipelineRunner(const Layout& layout, Position position, StageCompute& compute, Messenger& messenger);
+  PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule, StageCompute& compute,
+                 Messenger& messenger);
   Status allocate();
   // Posts the first receive at or after step `from` of the schedule.
   Status post_next_receive(size_t from);
   // Executes step `index` of the schedule.
   Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
               LossSum& loss);
+  // Sends to the stage `distance` away from this one; `sent` keeps the operation.
+  Status send(int distance, std::span<const float> values, Pending& sent);
   // The forward step of a micro-batch.
   Status forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss);
   void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
@@ -76,6 +80,9 @@ class PipelineRunner {
   size_t input_elements_ = 0;  // of one micro-batch, from the stage before
   size_t output_elements_ = 0;
   std::vector<PipelineStep> schedule_;  // of every step
+  // The step of the schedule after which nothing more is added to gradients: the last backward, or the last
+  // second part of one.
+  size_t last_gradient_ = 0;
   std::vector<Slot> slots_;
   Pending receive_;          // posted early
   size_t receive_step_ = 0;  // the step that it is for

@@ -1,38 +1,59 @@
-// pipeline_schedule.cc: the generators of 1F1B and of zero bubble.
+// pipeline_schedule.cc: the generators of GPipe, 1F1B and zero bubble.
 #include "training/engine/pipeline_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hdt::training {
+namespace {
+
+// Appends the steps of one micro-batch in one direction. The ends of the pipeline have one neighbour only.
+class StepWriter {
+ public:
+  StepWriter(int stages, int stage) : first_(stage == 0), last_(stage == stages - 1) {}
+
+  void forward(int micro_batch) {
+    if (!first_) steps_.push_back({PipelineAction::kReceiveActivation, micro_batch});
+    steps_.push_back({PipelineAction::kForward, micro_batch});
+    if (!last_) steps_.push_back({PipelineAction::kSendActivation, micro_batch});
+  }
+  void backward(int micro_batch) {
+    if (!last_) steps_.push_back({PipelineAction::kReceiveGradient, micro_batch});
+    steps_.push_back({PipelineAction::kBackward, micro_batch});
+    if (!first_) steps_.push_back({PipelineAction::kSendGradient, micro_batch});
+  }
+  std::vector<PipelineStep> take() { return std::move(steps_); }
+
+ private:
+  bool first_;
+  bool last_;
+  std::vector<PipelineStep> steps_;
+};
+
+}  // namespace
 
 int most_in_flight(int stages, int stage, int micro_batches) {
   return std::min(stages - stage, micro_batches);
 }
 
+std::vector<PipelineStep> gpipe(int stages, int stage, int micro_batches) {
+  StepWriter steps(stages, stage);
+  for (int i = 0; i < micro_batches; ++i) steps.forward(i);
+  for (int i = 0; i < micro_batches; ++i) steps.backward(i);
+  return steps.take();
+}
+
+// Warm-up, steady state, drain.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches) {
-  const bool first = stage == 0;
-  const bool last = stage == stages - 1;
-  std::vector<PipelineStep> steps;
-  // A micro-batch's steps in each direction; the ends of the pipeline have one neighbour only.
-  const auto forward = [&](int micro_batch) {
-    if (!first) steps.push_back({PipelineAction::kReceiveActivation, micro_batch});
-    steps.push_back({PipelineAction::kForward, micro_batch});
-    if (!last) steps.push_back({PipelineAction::kSendActivation, micro_batch});
-  };
-  const auto backward = [&](int micro_batch) {
-    if (!last) steps.push_back({PipelineAction::kReceiveGradient, micro_batch});
-    steps.push_back({PipelineAction::kBackward, micro_batch});
-    if (!first) steps.push_back({PipelineAction::kSendGradient, micro_batch});
-  };
-  // Warm-up, steady state, drain.
+  StepWriter steps(stages, stage);
   const int warm_up = std::min(stages - 1 - stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) forward(i);
+  for (int i = 0; i < warm_up; ++i) steps.forward(i);
   for (int i = warm_up; i < micro_batches; ++i) {
-    forward(i);
-    backward(i - warm_up);
+    steps.forward(i);
+    steps.backward(i - warm_up);
   }
-  for (int i = micro_batches - warm_up; i < micro_batches; ++i) backward(i);
-  return steps;
+  for (int i = micro_batches - warm_up; i < micro_batches; ++i) steps.backward(i);
+  return steps.take();
 }
 
 // Goes through 1F1B's list, replaces each backward by its first half, and inserts the second halves: as

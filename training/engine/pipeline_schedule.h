@@ -1,5 +1,5 @@
 // pipeline_schedule.h: what a pipeline stage does in one training step, as data. The engine runs it, the
-// checker below proves it, and the predictor (training/plan) times it.
+// checker below proves it, and the predictor (training/plan) times it. schedules.h has the schedules by name.
 //
 // One forward, one backward (1F1B): a stage first runs as many forwards as there are stages behind it,
 // then alternates, then drains. At most `stages - stage` micro-batches hold their activations at a time,
@@ -34,6 +34,11 @@ struct PipelineStep {
   int chunk = 0;  // model chunk: one of the stage's ranges of layers, if it has several
   bool operator==(const PipelineStep&) const = default;
 };
+
+// GPipe (Huang et al. 2019: "GPipe: Efficient training of giant neural networks using pipeline
+// parallelism"): all forwards of `stage` of `stages`, then all backwards, both in the order of the
+// micro-batches. The activations of all micro-batches are held.
+std::vector<PipelineStep> gpipe(int stages, int stage, int micro_batches);
 
 // The steps of `stage` of `stages` under 1F1B, in order.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches);

@@ -64,11 +64,21 @@ class SlowedCompute final : public TextCompute {
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override {
     Piece piece;
-    compute_->backward(slot, output_gradient, input_gradient, [&](int unit) {
-      piece.stretch(factor_);
-      unit_done(unit);
-      piece = Piece();
-    });
+    compute_->backward(slot, output_gradient, input_gradient, stretched(piece, unit_done));
+    piece.stretch(factor_);
+  }
+
+  bool has_split_backward() const override { return compute_->has_split_backward(); }
+  void backward_input(int slot, std::span<const float> output_gradient,
+                      std::span<float> input_gradient) override {
+    const Piece piece;
+    compute_->backward_input(slot, output_gradient, input_gradient);
+    piece.stretch(factor_);
+  }
+
+  void backward_weights(int slot, const UnitDone& unit_done) override {
+    Piece piece;
+    compute_->backward_weights(slot, stretched(piece, unit_done));
     piece.stretch(factor_);
   }
 
@@ -80,6 +90,15 @@ class SlowedCompute final : public TextCompute {
   }
 
  private:
+  // Ends the piece under way before a unit is reported, and begins the next one after that.
+  UnitDone stretched(Piece& piece, const UnitDone& unit_done) const {
+    return [this, &piece, &unit_done](int unit) {
+      piece.stretch(factor_);
+      unit_done(unit);
+      piece = Piece();
+    };
+  }
+
   std::unique_ptr<TextCompute> compute_;
   double factor_;
 };

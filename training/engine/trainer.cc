@@ -23,7 +23,8 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
   if (!memory.is_ok()) return memory.status();
   for (int unit = compute.units().first; unit < compute.units().end; ++unit)
     compute.initialize(unit, options.seed);
-  Result<PipelineRunner> runner = PipelineRunner::create(layout, position, compute, messenger);
+  Result<PipelineRunner> runner =
+      PipelineRunner::create(layout, position, options.schedule, compute, messenger);
   if (!runner.is_ok()) return runner.status();
   return std::unique_ptr<Trainer>(
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));

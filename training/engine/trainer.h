@@ -31,6 +31,8 @@ struct TrainerOptions {
   LearningRateOptions learning_rate;
   AdamWOptions adamw;
   double clip_gradient_norm = 1.0;  // 0: no clipping
+  // The pipeline's. All ranks must have the same one.
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
   size_t bucket_elements = size_t{1} << 20;
   // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the

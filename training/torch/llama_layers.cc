@@ -5,7 +5,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
@@ -38,11 +37,11 @@ at::Tensor rotate(const at::Tensor& input, const at::Tensor& cosine, const at::T
 // The scale 1 / sqrt(head_size) is applied to the query, which is smaller than the scores. Masked scores
 // become 0 in the softmax.
 at::Tensor attention(const ModelShape& shape, const PositionTables& tables, const at::Tensor& qkv_weight,
-                     const at::Tensor& out_weight, const at::Tensor& input) {
+                     const at::Tensor& out_weight, WeightGradients& gradients, const at::Tensor& input) {
   const int64_t batch = input.size(0);
   const int64_t length = input.size(1);
-  const at::Tensor qkv =
-      at::linear(input, qkv_weight).view({batch, length, 3, shape.num_attention_heads, shape.head_size()});
+  const at::Tensor qkv = linear(input, qkv_weight, gradients)
+                             .view({batch, length, 3, shape.num_attention_heads, shape.head_size()});
   const at::Tensor qk =
       rotate(qkv.narrow(2, 0, 2), tables.cosine.narrow(0, 0, length), tables.sine.narrow(0, 0, length));
   const at::Tensor q = qk.select(2, 0).transpose(1, 2) / std::sqrt(static_cast<double>(shape.head_size()));
@@ -52,7 +51,7 @@ at::Tensor attention(const ModelShape& shape, const PositionTables& tables, cons
   const at::Tensor scores =
       at::matmul(q, k.transpose(-2, -1)).masked_fill(future, -std::numeric_limits<double>::infinity());
   const at::Tensor mixed = at::matmul(scores.softmax(-1), v);
-  return at::linear(mixed.transpose(1, 2).reshape({batch, length, shape.hidden_size}), out_weight);
+  return linear(mixed.transpose(1, 2).reshape({batch, length, shape.hidden_size}), out_weight, gradients);
 }
 
 }  // namespace
@@ -94,18 +93,19 @@ at::Tensor embedding_forward(const std::vector<at::Tensor>& parameters, const at
 // Both blocks add to the residual stream: attention, then SwiGLU (Shazeer 2020: "GLU variants improve
 // transformer"), whose gate and up projections are one matrix.
 at::Tensor layer_forward(const ModelShape& shape, const PositionTables& tables,
-                         const std::vector<at::Tensor>& parameters, const at::Tensor& input) {
-  const at::Tensor attended = input + attention(shape, tables, parameters[0], parameters[1],
+                         const std::vector<at::Tensor>& parameters, WeightGradients& gradients,
+                         const at::Tensor& input) {
+  const at::Tensor attended = input + attention(shape, tables, parameters[0], parameters[1], gradients,
                                                 rms_norm(input, parameters[4], shape.norm_epsilon));
   const std::vector<at::Tensor> gate_up =
-      at::linear(rms_norm(attended, parameters[5], shape.norm_epsilon), parameters[2]).chunk(2, -1);
-  return attended + at::linear(at::silu(gate_up[0]) * gate_up[1], parameters[3]);
+      linear(rms_norm(attended, parameters[5], shape.norm_epsilon), parameters[2], gradients).chunk(2, -1);
+  return attended + linear(at::silu(gate_up[0]) * gate_up[1], parameters[3], gradients);
 }
 
 // The final norm, then a matrix product with the output embedding.
 at::Tensor head_forward(const ModelShape& shape, const std::vector<at::Tensor>& parameters,
-                        const at::Tensor& input) {
-  return at::linear(rms_norm(input, parameters[1], shape.norm_epsilon), parameters[0]);
+                        WeightGradients& gradients, const at::Tensor& input) {
+  return linear(rms_norm(input, parameters[1], shape.norm_epsilon), parameters[0], gradients);
 }
 
 }  // namespace hdt::training

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "training/engine/compute.h"
+#include "training/torch/linear.h"
 #include "training/torch/model_shape.h"
 
 namespace hdt::training {
@@ -39,11 +40,13 @@ struct PositionTables {
 
 // Tokens [B, T] to [B, T, hidden].
 at::Tensor embedding_forward(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens);
-// [B, T, hidden] to [B, T, hidden]. T may be below sequence_length.
+// [B, T, hidden] to [B, T, hidden]. T may be below sequence_length. The gradients of its matrices go to
+// `gradients` (linear.h).
 at::Tensor layer_forward(const ModelShape& shape, const PositionTables& tables,
-                         const std::vector<at::Tensor>& parameters, const at::Tensor& input);
-// [B, T, hidden] to logits [B, T, vocab].
+                         const std::vector<at::Tensor>& parameters, WeightGradients& gradients,
+                         const at::Tensor& input);
+// [B, T, hidden] to logits [B, T, vocab]. As above.
 at::Tensor head_forward(const ModelShape& shape, const std::vector<at::Tensor>& parameters,
-                        const at::Tensor& input);
+                        WeightGradients& gradients, const at::Tensor& input);
 
 }  // namespace hdt::training

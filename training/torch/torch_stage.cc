@@ -135,6 +135,43 @@ class TorchStage final : public TextCompute {
     if (!input_gradient.empty()) copy_out(gradient, input_gradient);
   }
 
+  bool has_split_backward() const override { return true; }
+
+  // As backward(), but the products keep the gradients of their weights for the second part. The embedding has
+  // nothing in front of it, so all of its backward is in the second part.
+  void backward_input(int slot, std::span<const float> output_gradient,
+                      std::span<float> input_gradient) override {
+    std::vector<Saved>& saved = slots_[slot];
+    at::Tensor gradient;
+    if (!output_gradient.empty()) gradient = view_of(output_gradient, saved.back().output.sizes());
+    for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+      Saved& part = saved[unit - units_.first];
+      if (unit == 0) {
+        part.output_gradient = gradient;
+        continue;
+      }
+      weight_gradients_.keep_in(&part.kept);
+      part.output.backward(gradient);
+      weight_gradients_.keep_in(nullptr);
+      gradient = part.input.grad();
+      // The graph has run; what the second part needs is in `kept`.
+      part.input = part.output = at::Tensor();
+    }
+    if (!input_gradient.empty()) copy_out(gradient, input_gradient);
+  }
+
+  void backward_weights(int slot, const UnitDone& unit_done) override {
+    std::vector<Saved>& saved = slots_[slot];
+    for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+      // Popped, as in backward().
+      const Saved part = std::move(saved.back());
+      saved.pop_back();
+      if (unit == 0) part.output.backward(part.output_gradient);
+      for (const WeightGradient& gradient : part.kept) gradient.add();
+      unit_done(unit);
+    }
+  }
+
   // As forward() without graphs and without a slot. Only the last position's logits are wanted.
   void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
              std::span<float> logits) override {
@@ -149,10 +186,13 @@ class TorchStage final : public TextCompute {
   }
 
  private:
-  // A unit's graph: from its leaf to its output.
+  // A unit's graph: from its leaf to its output. Between the two parts of a backward: what the second part
+  // needs.
   struct Saved {
     at::Tensor input;
     at::Tensor output;
+    at::Tensor output_gradient = {};  // the embedding's
+    std::vector<WeightGradient> kept = {};
   };
 
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
@@ -165,13 +205,15 @@ class TorchStage final : public TextCompute {
 
   at::Tensor unit_forward(int unit, const at::Tensor& input) {
     if (unit == 0) return embedding_forward(unit_tensors(unit), input);
-    if (is_head(unit)) return head_forward(shape_, unit_tensors(unit), input);
-    return layer_forward(shape_, tables_, unit_tensors(unit), input);
+    if (is_head(unit)) return head_forward(shape_, unit_tensors(unit), weight_gradients_, input);
+    return layer_forward(shape_, tables_, unit_tensors(unit), weight_gradients_, input);
   }
 
   ModelShape shape_;
   UnitRange units_;
   PositionTables tables_;
+  // Before the graphs, which refer to it.
+  WeightGradients weight_gradients_;
   std::vector<std::vector<at::Tensor>> parameters_;  // by unit
   std::vector<std::vector<Saved>> slots_;            // by slot, unit; grows as slots are used
 };

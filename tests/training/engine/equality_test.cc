@@ -46,6 +46,72 @@ TEST(EqualityTest, StagesHandOnDifferentSizes) {
   expect_equal_runs(Layout(4, {{{1, 2, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp), {.padding = 3});
 }
 
+// The order of forwards and backwards changes no sum: all schedules make the same bits.
+TEST(EqualityTest, SchedulesMakeTheSameBits) {
+  const FakeShape shape;
+  for (const Layout& layout :
+       {Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp),
+        Layout(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}, {{1, 3}, 2, 2}}, RankOrder::kTpDpPp),
+        Layout(4, {{{1, 1, 1, 1}, 3, 2}}, RankOrder::kTpPpDp)}) {
+    const RunResult expected = train(layout, shape, 10, options());
+    for (const ScheduleKind kind : kScheduleKinds) {
+      SCOPED_TRACE(schedule_name(kind));
+      TrainerOptions with = options();
+      with.schedule = kind;
+      const RunResult run = train(layout, shape, 10, with);
+      ASSERT_EQ(run.steps.size(), expected.steps.size());
+      for (size_t step = 0; step < run.steps.size(); ++step)
+        EXPECT_EQ(run.steps[step].loss, expected.steps[step].loss);
+      EXPECT_EQ(run.parameters, expected.parameters);
+      EXPECT_EQ(run.sums_started, expected.sums_started);
+    }
+  }
+}
+
+// A model whose backward is in one.
+class WholeBackward final : public StageCompute {
+ public:
+  explicit WholeBackward(FakeCompute& compute) : compute_(compute) {}
+  UnitRange units() const override { return compute_.units(); }
+  std::vector<TensorInfo> tensors(int unit) const override { return compute_.tensors(unit); }
+  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+    compute_.bind(unit, parameters, gradients);
+  }
+  void initialize(int unit, uint64_t seed) override { compute_.initialize(unit, seed); }
+  int sequence_length() const override { return compute_.sequence_length(); }
+  size_t activation_elements(int unit, size_t tokens) const override {
+    return compute_.activation_elements(unit, tokens);
+  }
+  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
+                  std::span<float> output) override {
+    return compute_.forward(slot, samples, input, output);
+  }
+  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+                const UnitDone& unit_done) override {
+    compute_.backward(slot, output_gradient, input_gradient, unit_done);
+  }
+
+ private:
+  FakeCompute& compute_;
+};
+
+TEST(EqualityTest, AScheduleThatSplitsTheBackwardIsRefusedWhereTheModelDoesNot) {
+  const FakeShape shape;
+  const Layout layout(4, {{{4}, 2, 1}}, RankOrder::kTpDpPp);
+  ThreadWorld world(layout);
+  FakeCompute whole(shape, layout.units_of({0, 0}));
+  WholeBackward compute(whole);
+  const auto messenger = world.messenger(0);
+  TrainerOptions with = options();
+  with.schedule = ScheduleKind::kZeroBubble;
+  const auto trainer = Trainer::create(
+      layout, compute, *messenger, [](int64_t, int64_t, std::span<int64_t>) {}, with);
+  ASSERT_FALSE(trainer.is_ok());
+  EXPECT_EQ(trainer.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(trainer.status().message(),
+            "schedule zero-bubble: this model's backward is not in two parts; use 1f1b");
+}
+
 TEST(EqualityTest, MicroBatchSizesDiffer) {
   expect_equal_runs(Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 1, 2}}, RankOrder::kTpPpDp));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 namespace hdt::training::testing {
 
@@ -113,41 +114,63 @@ LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::sp
   return loss;
 }
 
-FakeCompute::Rows FakeCompute::layer_backward(int unit, const Saved& saved, const Rows& gradient) {
+// The gradient of the layer's tanh, before its matrix.
+float FakeCompute::inner(const Rows& hyperbolic, const Rows& gradient, size_t at) {
+  return gradient[at] * (1 - hyperbolic[at] * hyperbolic[at]);
+}
+
+// That of the logit of `v`.
+float FakeCompute::logit_gradient(const Saved& saved, size_t token, int v) const {
+  return saved.probabilities[token * shape_.vocab + v] - (v == saved.targets[token] ? 1.0F : 0.0F);
+}
+
+FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, const Rows& gradient) {
+  if (unit == 0) return {};
   const int hidden = shape_.hidden;
-  const Rows& in = saved.flow[unit - units_.first];
-  const Rows& hyperbolic = saved.hyperbolic[unit - units_.first];
-  const Unit& bound = bound_[unit];
-  Rows before = gradient;
-  for (size_t row = 0; row < in.size(); row += hidden) {
-    for (int j = 0; j < hidden; ++j) {
-      const float inner = gradient[row + j] * (1 - hyperbolic[row + j] * hyperbolic[row + j]);
-      bound.gradients[hidden * hidden + j] += inner;
-      for (int i = 0; i < hidden; ++i) {
-        bound.gradients[i * hidden + j] += in[row + i] * inner;
-        before[row + i] += bound.parameters[i * hidden + j] * inner;
+  const std::span<float> weights = bound_[unit].parameters;
+  if (is_head(unit)) {
+    Rows before(saved.flow.back().size(), 0.0F);
+    for (size_t token = 0; token < saved.targets.size(); ++token) {
+      for (int v = 0; v < shape_.vocab; ++v) {
+        const float logit = logit_gradient(saved, token, v);
+        for (int i = 0; i < hidden; ++i) before[token * hidden + i] += weights[v * hidden + i] * logit;
       }
+    }
+    return before;
+  }
+  Rows before = gradient;
+  for (size_t row = 0; row < gradient.size(); row += hidden) {
+    for (int j = 0; j < hidden; ++j) {
+      const float more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
+      for (int i = 0; i < hidden; ++i) before[row + i] += weights[i * hidden + j] * more;
     }
   }
   return before;
 }
 
-FakeCompute::Rows FakeCompute::head_backward(int unit, const Saved& saved) {
+void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& gradient) {
   const int hidden = shape_.hidden;
-  const Rows& in = saved.flow.back();
-  const Unit& bound = bound_[unit];
-  Rows before(in.size(), 0.0F);
-  for (size_t token = 0; token < saved.targets.size(); ++token) {
-    for (int v = 0; v < shape_.vocab; ++v) {
-      const float inner =
-          saved.probabilities[token * shape_.vocab + v] - (v == saved.targets[token] ? 1.0F : 0.0F);
-      for (int i = 0; i < hidden; ++i) {
-        bound.gradients[v * hidden + i] += in[token * hidden + i] * inner;
-        before[token * hidden + i] += bound.parameters[v * hidden + i] * inner;
+  const std::span<float> gradients = bound_[unit].gradients;
+  const Rows& in = saved.flow[unit - units_.first];
+  if (unit == 0) {
+    for (size_t i = 0; i < gradient.size(); ++i)
+      gradients[saved.inputs[i / hidden] * hidden + i % hidden] += gradient[i];
+  } else if (is_head(unit)) {
+    for (size_t token = 0; token < saved.targets.size(); ++token) {
+      for (int v = 0; v < shape_.vocab; ++v) {
+        const float logit = logit_gradient(saved, token, v);
+        for (int i = 0; i < hidden; ++i) gradients[v * hidden + i] += in[token * hidden + i] * logit;
+      }
+    }
+  } else {
+    for (size_t row = 0; row < in.size(); row += hidden) {
+      for (int j = 0; j < hidden; ++j) {
+        const float more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
+        gradients[hidden * hidden + j] += more;
+        for (int i = 0; i < hidden; ++i) gradients[i * hidden + j] += in[row + i] * more;
       }
     }
   }
-  return before;
 }
 
 void FakeCompute::backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
@@ -155,19 +178,33 @@ void FakeCompute::backward(int slot, std::span<const float> output_gradient, std
   const Saved& saved = slots_.at(slot);
   Rows gradient = received(units_.end - 1, output_gradient);
   for (int unit = units_.end - 1; unit >= units_.first; --unit) {
-    if (is_head(unit)) {
-      gradient = head_backward(unit, saved);
-    } else if (unit > 0) {
-      gradient = layer_backward(unit, saved, gradient);
-    } else {
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        const size_t token = saved.inputs[i / shape_.hidden];
-        bound_[0].gradients[token * shape_.hidden + i % shape_.hidden] += gradient[i];
-      }
-    }
+    Rows before = input_gradient_of(unit, saved, gradient);
+    add_weight_gradient(unit, saved, gradient);
+    gradient = std::move(before);
     unit_done(unit);
   }
   hand_on(units_.first - 1, gradient, input_gradient);
+  slots_.erase(slot);
+}
+
+void FakeCompute::backward_input(int slot, std::span<const float> output_gradient,
+                                 std::span<float> input_gradient) {
+  Saved& saved = slots_.at(slot);
+  saved.gradients.resize(units_.size());
+  Rows gradient = received(units_.end - 1, output_gradient);
+  for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+    Rows before = input_gradient_of(unit, saved, gradient);
+    saved.gradients[unit - units_.first] = std::exchange(gradient, std::move(before));
+  }
+  hand_on(units_.first - 1, gradient, input_gradient);
+}
+
+void FakeCompute::backward_weights(int slot, const UnitDone& unit_done) {
+  const Saved& saved = slots_.at(slot);
+  for (int unit = units_.end - 1; unit >= units_.first; --unit) {
+    add_weight_gradient(unit, saved, saved.gradients.at(unit - units_.first));
+    unit_done(unit);
+  }
   slots_.erase(slot);
 }
 

@@ -35,6 +35,10 @@ class FakeCompute final : public TextCompute {
                   std::span<float> output) override;
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override;
+  bool has_split_backward() const override { return true; }
+  void backward_input(int slot, std::span<const float> output_gradient,
+                      std::span<float> input_gradient) override;
+  void backward_weights(int slot, const UnitDone& unit_done) override;
   void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
              std::span<float> logits) override;
 
@@ -52,6 +56,7 @@ class FakeCompute final : public TextCompute {
     std::vector<Rows> flow;        // what enters each unit; for layers also
     std::vector<Rows> hyperbolic;  // tanh(x W + b)
     Rows probabilities;            // vocab floats a token
+    std::vector<Rows> gradients;   // that of what each unit hands on, between the parts of a backward
   };
 
   size_t handed_on(int unit) const { return shape_.hidden + (unit % 2 == 0 ? shape_.padding : 0); }
@@ -62,8 +67,11 @@ class FakeCompute final : public TextCompute {
   Rows embed(std::span<const int64_t> tokens);
   Rows layer(int unit, const Rows& in, Rows& hyperbolic);
   Rows head(int unit, const Rows& in);
-  Rows layer_backward(int unit, const Saved& saved, const Rows& gradient);
-  Rows head_backward(int unit, const Saved& saved);
+  static float inner(const Rows& hyperbolic, const Rows& gradient, size_t at);
+  float logit_gradient(const Saved& saved, size_t token, int v) const;
+  // `gradient` is that of what the unit hands on; the head's is 1.
+  Rows input_gradient_of(int unit, const Saved& saved, const Rows& gradient);
+  void add_weight_gradient(int unit, const Saved& saved, const Rows& gradient);
 
   FakeShape shape_;
   UnitRange units_;

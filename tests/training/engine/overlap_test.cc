@@ -19,8 +19,8 @@ TEST(OverlapTest, BucketsStartDuringBackward) {
     ASSERT_TRUE(memory.is_ok());
     GradientReducer reducer(sets, memory.value(), *messenger, 1);  // a bucket a unit
     ASSERT_EQ(reducer.buckets(), layout.num_units());
-    Result<PipelineRunner> runner =
-        PipelineRunner::create(layout, layout.position_of(rank), compute, *messenger);
+    Result<PipelineRunner> runner = PipelineRunner::create(
+        layout, layout.position_of(rank), ScheduleKind::kOneForwardOneBackward, compute, *messenger);
     ASSERT_TRUE(runner.is_ok());
     std::vector<int> done;
     const Result<LossSum> loss = runner.value().run(

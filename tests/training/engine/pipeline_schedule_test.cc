@@ -1,5 +1,5 @@
 // pipeline_schedule_test.cc: 1F1B over ranges, and that the checker refuses broken schedules.
-#include "training/engine/pipeline_schedule.h"
+#include "training/engine/schedules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,6 +36,44 @@ TEST(PipelineScheduleTest, HoldsForAllSizes) {
       EXPECT_TRUE(status.is_ok()) << stages << " stages, " << micro_batches << ": " << status.message();
     }
   }
+}
+
+// No schedule lets a stage wait for ever, forget a micro-batch or hold more than its formula says.
+TEST(PipelineScheduleTest, EveryKindHoldsForAllSizes) {
+  for (const ScheduleKind kind : kScheduleKinds) {
+    for (int stages = 1; stages <= 8; ++stages) {
+      for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
+        Schedules schedules;
+        std::vector<int> in_flight;
+        for (int stage = 0; stage < stages; ++stage) {
+          schedules.push_back(steps_of(kind, stages, stage, micro_batches));
+          in_flight.push_back(most_in_flight(kind, stages, stage, micro_batches));
+          EXPECT_EQ(in_flight.back(), most_in_flight(schedules.back()));
+        }
+        const Status status = check_pipeline(schedules, micro_batches, in_flight);
+        EXPECT_TRUE(status.is_ok()) << schedule_name(kind) << ", " << stages << " stages, " << micro_batches
+                                    << " micro-batches: " << status.message();
+      }
+    }
+  }
+}
+
+TEST(PipelineScheduleTest, GpipeRunsAllForwardsFirst) {
+  using enum PipelineAction;
+  const std::vector<PipelineStep> expected = {
+      {kReceiveActivation, 0}, {kForward, 0},      {kReceiveActivation, 1}, {kForward, 1},
+      {kBackward, 0},          {kSendGradient, 0}, {kBackward, 1},          {kSendGradient, 1}};
+  EXPECT_EQ(gpipe(2, 1, 2), expected);
+}
+
+TEST(PipelineScheduleTest, EveryNameIsFound) {
+  for (const ScheduleKind kind : kScheduleKinds) {
+    const Result<ScheduleKind> found = schedule_of(schedule_name(kind));
+    ASSERT_TRUE(found.is_ok());
+    EXPECT_EQ(found.value(), kind);
+    EXPECT_THAT(schedule_names(), HasSubstr(schedule_name(kind)));
+  }
+  EXPECT_THAT(schedule_of("1F1B").status().message(), HasSubstr("'1F1B' given, expected gpipe, 1f1b"));
 }
 
 TEST(PipelineScheduleTest, TakesTurnsAfterWarmUp) {

@@ -27,7 +27,7 @@ struct Outcome {
   std::vector<std::vector<float>> memory;  // that the stage is bound to
 };
 
-Outcome run_once(StageCompute& compute) {
+Outcome run_once(StageCompute& compute, bool split = false) {
   Outcome result;
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<float>> gradients;
@@ -39,7 +39,13 @@ Outcome run_once(StageCompute& compute) {
   }
   std::vector<int64_t> samples(compute.sequence_length() + 1, 3);
   result.loss = compute.forward(0, samples, {}, {}).loss;
-  compute.backward(0, {}, {}, [&](int unit) { result.order.push_back(unit); });
+  const auto done = [&](int unit) { result.order.push_back(unit); };
+  if (split) {
+    compute.backward_input(0, {}, {});
+    compute.backward_weights(0, done);
+  } else {
+    compute.backward(0, {}, {}, done);
+  }
   for (const std::vector<float>& unit : gradients)
     result.gradients.insert(result.gradients.end(), unit.begin(), unit.end());
   for (std::vector<float>& unit : gradients) result.memory.push_back(std::move(unit));
@@ -55,10 +61,14 @@ TEST(SlowedCompute, ComputesTheSameAndTakesLonger) {
   constexpr double kFactor = 4;
   const auto slowed = make_slowed_compute(std::make_unique<FakeCompute>(shape, all), kFactor);
   std::vector<int64_t> samples(shape.sequence_length + 1, 3);
-  const Outcome same = run_once(*slowed);
-  EXPECT_EQ(same.loss, expected.loss);
-  EXPECT_EQ(same.gradients, expected.gradients);
-  EXPECT_EQ(same.order, expected.order);
+  Outcome same;  // it holds the memory that the stage is bound to
+  for (const bool split : {false, true}) {
+    same = run_once(*slowed, split);
+    EXPECT_EQ(same.loss, expected.loss);
+    EXPECT_EQ(same.gradients, expected.gradients);
+    EXPECT_EQ(same.order, expected.order);
+  }
+  EXPECT_TRUE(slowed->has_split_backward());
 
   // By construction, on any machine: what passes is no less than the factor times what was computed. The
   // thread's own clock is read outside, so a little more of it is counted than by the slowed stage: half of

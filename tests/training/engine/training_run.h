@@ -59,7 +59,9 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
       ASSERT_TRUE(done.is_ok()) << "rank " << rank << ", step " << step << ": " << done.status().message();
       if (rank == 0) result.steps.push_back(done.value());
     }
-    EXPECT_LE(compute.greatest_in_flight(), layout.replica(position.replica).stages() - position.stage);
+    const Replica& replica = layout.replica(position.replica);
+    EXPECT_LE(compute.greatest_in_flight(),
+              most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
     if (position.replica != 0) return;
     for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
       const std::span<float> final = trainer.value()->memory().parameters(unit);

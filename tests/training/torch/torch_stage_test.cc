@@ -139,6 +139,58 @@ TEST(TorchStageTest, GradientsAddUpAndUnitsFinishLastFirst) {
   }
 }
 
+// The two parts make the same bits as the whole, for the stage before as for the weights, also with several
+// micro-batches between their parts.
+TEST(TorchStageTest, ABackwardInTwoPartsMakesTheSameBits) {
+  const ModelShape shape = small_shape();
+  const std::vector<int64_t> tokens[] = {samples(shape, 2), samples(shape, 3)};
+  struct Gradients {
+    std::vector<std::vector<float>> parameters;
+    std::vector<std::vector<float>> input;
+    std::vector<int> order;
+    bool operator==(const Gradients&) const = default;
+  };
+  // Of the first units, of layers between two stages, and of the last units.
+  for (const UnitRange units : {UnitRange{0, 3}, UnitRange{2, 4}, UnitRange{4, 6}}) {
+    const auto run = [&](bool split) {
+      Stage stage(shape, units, 1);
+      Gradients made;
+      const auto done = [&](int unit) { made.order.push_back(unit); };
+      std::vector<std::vector<float>> input, output_gradient;
+      for (int slot = 0; slot < 2; ++slot) {
+        const size_t rows = tokens[slot].size() / (shape.sequence_length + 1) * shape.sequence_length;
+        const size_t elements = stage.compute->activation_elements(0, rows);
+        std::vector<float> activation(elements), gradient(elements);
+        for (size_t i = 0; i < elements; ++i) {
+          activation[i] = std::sin(static_cast<float>(i));
+          gradient[i] = std::cos(static_cast<float>(i));
+        }
+        if (units.first == 0) activation.clear();
+        if (units.end == 6) gradient.clear();
+        input.push_back(activation);
+        output_gradient.push_back(gradient);
+        made.input.emplace_back(activation.size());
+        std::vector<float> output(gradient.size());
+        stage.compute->forward(slot, tokens[slot], input[slot], output);
+      }
+      if (!split) {
+        for (int slot = 0; slot < 2; ++slot)
+          stage.compute->backward(slot, output_gradient[slot], made.input[slot], done);
+      } else {
+        for (int slot = 0; slot < 2; ++slot)
+          stage.compute->backward_input(slot, output_gradient[slot], made.input[slot]);
+        EXPECT_TRUE(made.order.empty());
+        for (int slot = 0; slot < 2; ++slot) stage.compute->backward_weights(slot, done);
+      }
+      made.parameters = stage.gradients;
+      return made;
+    };
+    const Gradients whole = run(false);
+    EXPECT_EQ(run(true), whole) << "units from " << units.first;
+    EXPECT_EQ(whole.order.size(), 2 * static_cast<size_t>(units.size()));
+  }
+}
+
 TEST(TorchStageTest, TokensDoNotSeeTheFuture) {
   const ModelShape shape = small_shape();
   Stage stage(shape, {0, 5}, 1);  // without the head: what leaves the last layer

@@ -14,10 +14,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "training/engine/schedules.h"
 #include "training/plan/describe/group_classes.h"
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/refuse.h"
-#include "training/plan/describe/schedules.h"
 
 namespace hdt::plan {
 namespace {
@@ -160,18 +160,6 @@ std::optional<MissingLink> find_missing_link(const Plan& plan, const Cluster& cl
 }
 
 }  // namespace
-
-const char* schedule_name(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kOneForwardOneBackward:
-      return "1f1b";
-    case ScheduleKind::kLockstep:
-      return "1f1b-lockstep";
-    case ScheduleKind::kZeroBubble:
-      return "zero-bubble";
-  }
-  return "";
-}
 
 const char* reduction_name(ReductionKind kind) { return kind == ReductionKind::kRing ? "ring" : "hdt"; }
 

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/status.h"
 #include "training/engine/layout.h"
+#include "training/engine/schedules.h"
 #include "training/plan/describe/cluster.h"
 #include "training/plan/describe/model.h"
 #include "training/plan/describe/profile.h"
@@ -43,17 +44,10 @@ struct Replica {
   bool operator==(const Replica&) const = default;
 };
 
-// The order in which a stage does its forwards and backwards.
-// - kOneForwardOneBackward: 1F1B, as hdt-train runs it.
-// - kLockstep: DeepSpeed's order of 1F1B (lockstep_schedule.h).
-// - kZeroBubble: ZB-H1 (training/engine/pipeline_schedule.h). A backward may be in two parts.
-enum class ScheduleKind { kOneForwardOneBackward, kLockstep, kZeroBubble };
-
-inline constexpr ScheduleKind kScheduleKinds[] = {ScheduleKind::kOneForwardOneBackward,
-                                                  ScheduleKind::kLockstep, ScheduleKind::kZeroBubble};
-
-// The name in a plan's file: "1f1b", "1f1b-lockstep" or "zero-bubble".
-const char* schedule_name(ScheduleKind kind);
+// The order in which a stage does its forwards and backwards (training/engine/schedules.h).
+using training::kScheduleKinds;
+using training::schedule_name;
+using training::ScheduleKind;
 
 // How gradients are summed.
 // - kHdt: by libhdt. The cost model of its schedules gives the time, and all workers wait for the sum of

@@ -113,12 +113,11 @@ Replica read_replica(TomlFields& fields) {
 // These fields are at the top level of a plan's file.
 void read_runtime(TomlFields& fields, Runtime& runtime) {
   const std::string schedule = fields.text_or("schedule", schedule_name(runtime.schedule));
-  // The names are those that schedule_name() writes.
-  const auto* kind = std::ranges::find(kScheduleKinds, schedule, schedule_name);
-  if (kind == std::end(kScheduleKinds))
-    fields.fail("schedule", fmt::format("'{}' given, expected 1f1b, 1f1b-lockstep or zero-bubble", schedule));
+  const Result<ScheduleKind> kind = training::schedule_of(schedule);
+  if (!kind.is_ok())
+    fields.fail("schedule", kind.status().message());
   else
-    runtime.schedule = *kind;
+    runtime.schedule = kind.value();
   const std::string reduction = fields.text_or("reduction", reduction_name(runtime.reduction));
   if (reduction == reduction_name(ReductionKind::kHdt))
     runtime.reduction = ReductionKind::kHdt;

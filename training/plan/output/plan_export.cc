@@ -87,10 +87,6 @@ std::string shell_word(const std::string& argument) {
 // One check for each property that the predictor knows and the engine does not have.
 Status check_engine_runs(const Plan& plan) {
   const auto refuse = [](const std::string& reason) { return Status(Code::kConfig, reason); };
-  if (plan.runtime.schedule != ScheduleKind::kOneForwardOneBackward)
-    return refuse(fmt::format("schedule: '{}' given; hdt-train runs '{}'",
-                              schedule_name(plan.runtime.schedule),
-                              schedule_name(ScheduleKind::kOneForwardOneBackward)));
   if (!plan.runtime.overlap_gradients)
     return refuse("overlap_gradients: false given; hdt-train always reduces during the last backward");
   if (plan.runtime.background_send_bytes)

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "training/plan/describe/schedules.h"
+#include "training/engine/schedules.h"
 #include "training/plan/predict/step_simulation.h"
 
 namespace hdt::plan {

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "training/plan/describe/schedules.h"
+#include "training/engine/schedules.h"
 
 namespace hdt::plan {
 

@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "training/engine/schedules.h"
 #include "training/plan/describe/node_link.h"
-#include "training/plan/describe/schedules.h"
 
 namespace hdt::plan {
 namespace {

@@ -69,6 +69,10 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
   const bool all_shapes = exhaustive(inputs);
   std::vector<ScheduleKind> schedules = options.schedules;
   if (schedules.empty()) schedules.push_back(options.runtime.schedule);
+  if (std::ranges::find(schedules, ScheduleKind::kGpipe) != schedules.end()) {
+    return Status(Code::kInvalidArgument,
+                  "schedule gpipe: 1f1b takes the same time with less memory; search with that");
+  }
   // `with` is a copy for one schedule. The searches keep a reference to it for the length of their run.
   for (const ScheduleKind schedule : schedules) {
     SearchOptions with = options;

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/join.h"
+#include "training/engine/schedules.h"
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/plan_text.h"
-#include "training/plan/describe/schedules.h"
 #include "training/plan/predict/predictor.h"
 
 namespace hdt::plan {

@@ -1,12 +1,7 @@
 // lockstep_schedule.cc: generates the lockstep order for one stage.
-#include "training/plan/describe/lockstep_schedule.h"
+#include "training/engine/lockstep_schedule.h"
 
-#include <algorithm>
-
-namespace hdt::plan {
-
-using training::PipelineAction;
-using training::PipelineStep;
+namespace hdt::training {
 
 std::vector<PipelineStep> lockstep_one_forward_one_backward(int stages, int stage, int micro_batches) {
   const bool first = stage == 0;
@@ -39,17 +34,4 @@ std::vector<PipelineStep> lockstep_one_forward_one_backward(int stages, int stag
   return steps;
 }
 
-int most_in_flight(const std::vector<PipelineStep>& steps) {
-  int in_flight = 0;
-  int most = 0;
-  for (const PipelineStep& step : steps) {
-    if (step.action == PipelineAction::kForward) most = std::max(most, ++in_flight);
-    // The gradient of the weights is computed from the activations too. Where the backward is in two
-    // parts, memory is freed after the second part.
-    if (step.action == PipelineAction::kBackward || step.action == PipelineAction::kWeightGradient)
-      --in_flight;
-  }
-  return most;
-}
-
-}  // namespace hdt::plan
+}  // namespace hdt::training

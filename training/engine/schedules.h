@@ -1,0 +1,44 @@
+// schedules.h: the pipeline schedules by name: hdt-train --schedule, a plan's `schedule`, and what the
+// predictor times and the runner executes.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "training/engine/pipeline_schedule.h"
+
+namespace hdt::training {
+
+// The order in which a stage does its forwards and backwards.
+// - kGpipe: all forwards, then all backwards (pipeline_schedule.h).
+// - kOneForwardOneBackward: 1F1B (pipeline_schedule.h).
+// - kLockstep: 1F1B in the order of DeepSpeed's pipeline engine (lockstep_schedule.h).
+// - kZeroBubble: ZB-H1 (pipeline_schedule.h). Backwards are in two parts.
+enum class ScheduleKind { kGpipe, kOneForwardOneBackward, kLockstep, kZeroBubble };
+
+inline constexpr ScheduleKind kScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::kOneForwardOneBackward,
+                                                  ScheduleKind::kLockstep, ScheduleKind::kZeroBubble};
+
+// "gpipe", "1f1b", "1f1b-lockstep" or "zero-bubble".
+const char* schedule_name(ScheduleKind kind);
+// All names, for texts: "gpipe, 1f1b, 1f1b-lockstep or zero-bubble".
+const char* schedule_names();
+// The kind of that name. kInvalidArgument lists the names.
+Result<ScheduleKind> schedule_of(std::string_view name);
+
+// The steps of stage `stage` (from 0) of `stages`, in order.
+std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage, int micro_batches);
+
+// The maximum number of micro-batches that are between their forward and the end of their backward on
+// this stage. Their activations are in memory. Computed by formula; it costs no time for any number of
+// micro-batches.
+int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batches);
+// The same for the steps of any schedule, by counting.
+int most_in_flight(const std::vector<PipelineStep>& steps);
+
+// Whether a backward may be in two parts. Then the gradient goes on to the stage before while that of
+// the weights is still to be computed.
+inline bool splits_backward(ScheduleKind schedule) { return schedule == ScheduleKind::kZeroBubble; }
+
+}  // namespace hdt::training
