@@ -154,7 +154,7 @@ int parse_and_run(int argc, char** argv) {
       "treat all devices alike: equal replicas, even layers; to see what unequal splits bring");
   search_app
       ->add_option("--schedule", search.schedule,
-                   "the pipeline's; hdt-train runs 1f1b, any takes the one that is predicted to be fastest")
+                   "the pipeline's; any takes the one that is predicted to be fastest")
       ->check(CLI::IsMember({"1f1b", "zero-bubble", hdt::tools::kAnySchedule}))
       ->capture_default_str();
   search_app->add_flag(

@@ -21,8 +21,9 @@ struct LossSum {
 };
 
 // The model as one rank has it. Made by the program and used by one thread. The order of calls: bind() and
-// initialize() for every unit; then for each micro-batch forward() and later backward(), or its two parts. Several
-// micro-batches may be between the two, each in a slot of its own. All numbers are fp32; tokens are int64.
+// initialize() for every unit; then for each micro-batch forward() and later backward(), or its two parts.
+// Several micro-batches may be between the two, each in a slot of its own. All numbers are fp32; tokens are
+// int64.
 class StageCompute {
  public:
   // Called with each unit of the stage, last first, as soon as its gradient is complete for this backward.
@@ -60,8 +61,8 @@ class StageCompute {
   // backward() in two parts, for schedules that send the gradient on before they compute that of the weights
   // (splits_backward() in schedules.h). A compute without them says so here, and such a schedule is refused.
   virtual bool has_split_backward() const { return false; }
-  // The first part: computes `input_gradient`. It may add to gradients of parameters, too. The state of `slot`
-  // and `output_gradient` must stay until the second part.
+  // The first part: computes `input_gradient`. It may add to gradients of parameters, too. The state of
+  // `slot` and `output_gradient` must stay until the second part.
   virtual void backward_input(int slot, std::span<const float> output_gradient,
                               std::span<float> input_gradient);
   // The second part: after it the gradients are those that backward() would have made, to the last bit.

@@ -21,7 +21,8 @@ using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens
 // a send completes in the background, and the next receive of the schedule is posted before its turn.
 //
 // Buffers are kept per slot (micro-batch modulo slots): the micro-batches in flight are consecutive in every
-// schedule. There is one slot more than micro-batches in flight, for the receive that is posted early. A buffer is written again only after what was sent from it is gone.
+// schedule. There is one slot more than micro-batches in flight, for the receive that is posted early. A
+// buffer is written again only after what was sent from it is gone.
 class PipelineRunner {
  public:
   // Allocates the buffers. Compute and messenger must outlive the runner. All stages of a replica must have

@@ -31,8 +31,9 @@ class WeightGradients {
   std::vector<WeightGradient>* kept_ = nullptr;
 };
 
-// input x weight^T over the last dimension: [..., in] to [..., out]. If gradients are on, the graph's backward
-// computes the gradient of `input`, and gives that of `weight` to `gradients`; weight.grad() must be bound.
+// input x weight^T over the last dimension: [..., in] to [..., out]. If gradients are on, the graph's
+// backward computes the gradient of `input`, and gives that of `weight` to `gradients`; weight.grad() must be
+// bound.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, WeightGradients& gradients);
 
 }  // namespace hdt::training

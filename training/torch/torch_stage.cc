@@ -137,8 +137,8 @@ class TorchStage final : public TextCompute {
 
   bool has_split_backward() const override { return true; }
 
-  // As backward(), but the products keep the gradients of their weights for the second part. The embedding has
-  // nothing in front of it, so all of its backward is in the second part.
+  // As backward(), but the products keep the gradients of their weights for the second part. The embedding
+  // has nothing in front of it, so all of its backward is in the second part.
   void backward_input(int slot, std::span<const float> output_gradient,
                       std::span<float> input_gradient) override {
     std::vector<Saved>& saved = slots_[slot];

@@ -104,8 +104,8 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
             "replica 1.micro_batches: is missing");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "layers = 3", "layers = 0")))),
             "replica 1.stage 1.layers: 0 given, expected at least 1");
-  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"gpipe\"")))),
-            "schedule: 'gpipe' given, expected 1f1b, 1f1b-lockstep or zero-bubble");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"1f1c\"")))),
+            "schedule: '1f1c' given, expected gpipe, 1f1b, 1f1b-lockstep or zero-bubble");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"ring\"", "\"tree\"")))),
             "reduction: 'tree' given, expected hdt or ring");
   EXPECT_EQ(

@@ -92,10 +92,11 @@ TEST_F(JobTest, OverTwoNodesAsWell) {
                       on_two_nodes);
 }
 
-TEST_F(JobTest, MicroBatchSizesDiffer) {
+TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
   // A rank that is slowed down computes the same.
   expect_equal_losses(
-      " --slow-down 1 1.5 3 1 --micro-batch-size-per-dp 1 3 1 1 --num-micro-batches-per-dp 1 2 1 4 "
+      " --schedule zero-bubble --slow-down 1 1.5 3 1 --micro-batch-size-per-dp 1 3 1 1 "
+      "--num-micro-batches-per-dp 1 2 1 4 "
       "--global-batch-size 10",
       10);
 }
@@ -105,7 +106,8 @@ TEST_F(JobTest, AnExportedPlanRunsAndEqualsOneProcess) {
   const std::string cluster = scratch_.path("cluster.toml");
   std::ofstream(cluster)
       << "[[node]]\nname = \"localhost\"\ndevice = \"cpu\"\ndevices = 4\nmemory_bytes = 1\n";
-  std::ofstream(plan) << R"([[replica]]
+  std::ofstream(plan) << R"(schedule = "gpipe"
+[[replica]]
 micro_batch_size = 2
 micro_batches = 4
   [[replica.stage]]
