@@ -24,7 +24,7 @@ bool take_header(Choices input) {
     bytes += entry.end - entry.begin;
   }
   HDT_HOLDS(bytes == data_bytes);
-  // What was read is written as a header that reads as the same.
+  // A header that was read is written as one that reads as the same.
   const auto written = training::format_safetensors_header(read.value());
   HDT_HOLDS(written.is_ok() && written.value().size() % 8 == 0);
   const auto again =

@@ -68,7 +68,7 @@ bool check_file_limits() {
   return true;
 }
 
-// What was read is printed as a file that reads as the same.
+// A configuration that was read is printed as a file that reads as the same.
 bool take_file(std::span<const std::byte> input) {
   static const bool checked = check_file_limits();
   HDT_HOLDS(checked);

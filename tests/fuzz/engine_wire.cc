@@ -54,7 +54,7 @@ bool take_frame(std::span<const std::byte> input) {
   std::memcpy(header.data(), input.data(), std::min(input.size(), header.size()));
   const Frame frame = decode_frame(header);
   if (frame.index() == 0) return false;
-  // Of a probe's frame, and behind the fields, bytes mean nothing.
+  // Bytes of a probe's frame, and behind the fields, mean nothing.
   const transport::LinkHeader written = std::visit([](const auto& f) { return encoded(f); }, frame);
   const Frame again = decode_frame(written);
   HDT_HOLDS(again.index() == frame.index() &&

@@ -64,7 +64,8 @@ NodeFacts example(const std::string& name) {
   return node;
 }
 
-// Of the parser's own numbers no arithmetic overflows, and what it has read it says again in the same words.
+// No arithmetic on the parser's own numbers overflows, and facts that were read are written in the same
+// words.
 bool take_facts(std::span<const std::byte> input) {
   const auto read = facts_of(fuzz::to_text(input));
   if (!read.is_ok()) {

@@ -126,7 +126,7 @@ void check_areas(const Layout& layout, uint64_t chunk) {
   HDT_HOLDS(layout.cell(last, chunk) + sizeof(CellHeader) + layout.cell_bytes <= bytes);
 }
 
-// What may be done with a call that was read and found valid.
+// Does all that may be done with a call that was read and found valid.
 void check_call(const Call& call, const Layout& layout) {
   if (!validate(call, layout.ranks).empty()) return;
   HDT_HOLDS(!describe(call).empty());

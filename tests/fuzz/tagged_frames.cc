@@ -20,7 +20,7 @@ using fuzz::Choices;
 
 constexpr size_t kWords = 64;
 
-// What comes over the control socket, in two parts.
+// Bytes that come over the control socket, in two parts.
 bool take_control(Choices input) {
   const size_t first = input.get<uint16_t>();
   int ends[2];
@@ -62,7 +62,7 @@ bool take_control(Choices input) {
   return reason.is_ok() && (greeted || any);
 }
 
-// What one end says is what the other one hears: messages, the hello, and signals behind it.
+// One end receives exactly what the other one sends: messages, the hello, and signals behind it.
 bool take_conversation(Choices input) {
   int ends[2];
   HDT_HOLDS(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
@@ -196,7 +196,7 @@ bool take_frames(Choices input) {
       HDT_HOLDS(!incoming.starved() || library.full);
       continue;
     }
-    // What was posted first comes first, but for choices.
+    // Operations come in the order in which they were posted, but for choices.
     const size_t which = step % 8 == 6 ? input.get<uint8_t>() % library.posted.size() : 0;
     const Library::Posted posted = library.posted[which];
     library.posted.erase(library.posted.begin() + static_cast<ptrdiff_t>(which));
@@ -239,7 +239,7 @@ HelloHeader a_header() {
   return header;
 }
 
-// Of a peer that was admitted: a message, the hello, signals.
+// The bytes of a peer that was admitted: a message, the hello, signals.
 Bytes greeting(const HelloHeader& header, const std::string& signals) {
   Bytes all = {std::byte{0}, std::byte{20}, std::byte{0}};
   for (const int value : std::initializer_list<int>{'M', 2, 0, 'h', 'i', 'A'})

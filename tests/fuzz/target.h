@@ -89,8 +89,8 @@ Bytes changed(Bytes bytes, size_t at, const T& value) {
   return bytes;
 }
 
-// Of each message two that no decoder may take: one that lacks the last byte, and one with a byte more. A
-// message of one byte, its kind, is left out.
+// Makes two of each message that no decoder may take: one that lacks the last byte, and one with a byte more.
+// A message of one byte, its kind, is left out.
 inline std::vector<Bytes> cut_and_extended(const std::vector<Bytes>& messages) {
   std::vector<Bytes> all;
   for (const Bytes& message : messages) {
@@ -109,7 +109,7 @@ inline std::vector<Bytes> cut_and_extended(const std::vector<Bytes>& messages) {
 
 }  // namespace hdt::fuzz
 
-// What must hold of every input.
+// A condition that must hold for every input.
 #define HDT_HOLDS(condition) \
   ((condition) ? static_cast<void>(0) : ::hdt::fuzz::broken(#condition, __FILE__, __LINE__))
 

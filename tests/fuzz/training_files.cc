@@ -37,7 +37,7 @@ bool take_index(Choices input) {
   return true;
 }
 
-// What was read is written as a text that reads as the same.
+// A value that was read is written as a text that reads as the same.
 template <typename T>
 bool same(Result<T> (*read)(const std::string&), std::span<const std::byte> input) {
   const fuzz::MemoryFile file(input);

@@ -72,7 +72,7 @@ void warn_of_slow_blas(const Communicator& world) {
   if (!warning.empty()) fmt::print(stderr, "hdt-train: {}\n", warning);
 }
 
-// What the steps work with. The reporter is there on rank 0 only, and saving with --save only.
+// The parts that the steps work with. The reporter is there on rank 0 only, and saving with --save only.
 struct Run {
   const TrainFlags& flags;
   const training::Layout& layout;

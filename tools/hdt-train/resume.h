@@ -20,7 +20,7 @@ namespace hdt::tools {
 // complete.
 Result<std::optional<training::Checkpoint>> open_resume(const TrainFlags& flags, int rank);
 
-// What a run must have in common with the one that it continues: flags, and the tokens.
+// Flags, and facts of the tokens, that a run must have in common with the one that it continues.
 std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
                                                    const training::Layout& layout);
 

@@ -23,8 +23,7 @@ namespace hdt::tools {
 // is a warning of rank 0; the checkpoints before it stay, and the run goes on.
 class Saving {
  public:
-  // What ranks let each other know with each step: that SIGTERM has come; that the own part is written, or
-  // has failed.
+  // With each step the ranks sum two flags: SIGTERM has come; the own part is written, or has failed.
   static constexpr size_t kSums = 2;
 
   // `state`: seed and fingerprint; step and samples are filled in later. `newest`: the checkpoint that the

@@ -25,8 +25,8 @@ hdtResult_t result_of(const Status& status) {
   return static_cast<hdtResult_t>(status.code());
 }
 
-// What a function of the stage that has failed throws, through the engine, which keeps no state of a step
-// that could be spoilt by it.
+// Thrown through the engine where a function of the stage has failed. The engine keeps no state of a step
+// that the exception could spoil.
 struct StageFailed {
   std::string message;
 };

@@ -40,7 +40,7 @@ class CheckpointSaver {
   // Copies the tensors and has the copy written; returns after the copy. kInvalidUsage: the writing before is
   // still under way or its result was not taken. kSystem: no memory for the copy.
   Status begin(int64_t step, const ShardTensors& tensors);
-  // What became of the last begin(). kFinished and kFailed are returned once; then it is kNone.
+  // The outcome of the last begin(). kFinished and kFailed are returned once; then it is kNone.
   Progress poll();
   // Waits for the end of the writing, at most until the deadline, then as poll(): kWriting after the
   // deadline.

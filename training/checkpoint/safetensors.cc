@@ -227,7 +227,7 @@ Result<std::string> SafetensorsFile::read_hashed(const std::string& name, uint64
   const TensorEntry& tensor = *found.value();
   Sha256Stream hash;
   std::vector<std::byte> piece;
-  // What is not wanted goes through `piece`; what is wanted is read into its place and hashed there.
+  // Bytes outside the wanted part go through `piece`; the others are read into their place and hashed there.
   const auto pass_over = [&](uint64_t at, uint64_t end) -> Status {
     piece.resize(std::min<uint64_t>(kPieceBytes, end - at));
     for (; at < end; at += piece.size()) {

@@ -26,7 +26,7 @@ struct TensorView {
 // The view of fp32 numbers.
 TensorView float_view(std::string name, Shape shape, std::span<const float> values);
 
-// What was written.
+// The outcome of a write.
 struct WrittenTensors {
   uint64_t file_bytes = 0;
   std::vector<std::string> hashes;  // SHA-256 as 64 hex digits, in the order of the tensors

@@ -21,7 +21,7 @@ struct TrainingState {
   int64_t step = 0;  // steps that are done, so the next one has this number
   uint64_t seed = 0;
   int64_t consumed_samples = 0;  // the sampler's position
-  // What a run must have in common with the one that is continued, such as sizes of the model and the
+  // Values that a run must have in common with the one that it continues, such as sizes of the model and the
   // dataset, as "hidden_size" -> "128". The trainer compares and refuses.
   std::map<std::string, std::string> fingerprint;
 };
@@ -50,7 +50,7 @@ struct WrittenShard {
   std::map<std::string, TensorRecord> tensors;  // TensorRecord::shard is `file`
 };
 
-// What one rank wrote, to be gathered on rank 0. Without tensors it has no shards.
+// The shards that one rank has written, to be gathered on rank 0. Without tensors it has no shards.
 struct ShardSummary {
   int64_t step = 0;
   int rank = 0;

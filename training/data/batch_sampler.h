@@ -12,7 +12,7 @@
 
 namespace hdt::training {
 
-// What the order of the data depends on; the same on all ranks.
+// The order of the data depends on these options alone. They are the same on all ranks.
 struct SamplerOptions {
   uint64_t seed = 0;
   int64_t sequence_length = 0;    // input tokens of a sample

@@ -30,7 +30,7 @@ std::string shown(std::span<const std::byte> bytes) {
   return text;
 }
 
-// What the rest of the file is checked against.
+// The rest of the file is checked against these values.
 struct Header {
   ElementType type;
   uint64_t sequences;

@@ -15,7 +15,7 @@ struct LossPoint {
   double loss = 0;
 };
 
-// What to draw. Texts may hold any UTF-8.
+// A curve to draw. Texts may hold any UTF-8.
 struct LossCurve {
   std::string subtitle;           // model, data, layout: what tells this run from another
   std::vector<LossPoint> points;  // by ascending step

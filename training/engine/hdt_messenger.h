@@ -15,9 +15,9 @@ namespace hdt::training {
 // must outlive the messenger and have layout.world_size() ranks. Fails with libhdt's code and message.
 Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout);
 
-// What `failure`, of a group that the messenger has made, comes from, in the ranks' numbers of `world`: the
-// failure of `world`, which a rank that has failed aborts or leaves, too. Waits for it, for 2 s at most;
-// returns `failure` if there is none.
+// Finds the cause of `failure`, which is that of a group that the messenger has made and names ranks by their
+// numbers there. A rank that has failed aborts or leaves `world`, too, so the failure of `world` is the
+// cause. Waits for it for at most 2 s; returns `failure` if there is none.
 Status cause_of(Communicator& world, const Status& failure);
 
 }  // namespace hdt::training

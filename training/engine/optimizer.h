@@ -12,7 +12,7 @@
 
 namespace hdt::training {
 
-// What a checkpoint keeps of one tensor: three spans of equal length, row-major.
+// One tensor as a checkpoint keeps it: three spans of equal length, row-major.
 struct TensorState {
   const TensorInfo* info = nullptr;  // the unit memory's
   std::span<float> parameters;

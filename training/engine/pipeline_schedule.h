@@ -13,7 +13,7 @@
 
 namespace hdt::training {
 
-// What a step does. Messages go to the neighbouring stages of the same replica.
+// The action of one step. Messages go to the neighbouring stages of the same replica.
 enum class PipelineAction {
   kReceiveActivation,  // from the stage before
   kForward,

@@ -29,7 +29,7 @@ struct ParameterShape {
 // (training/engine/layout.h).
 std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit);
 
-// What depends on positions only, computed once for each stage: cosine and sine of every position and
+// Tables that depend on positions only, computed once for each stage: cosine and sine of every position and
 // frequency, and the mask of the future, for up to sequence_length tokens.
 struct PositionTables {
   explicit PositionTables(const ModelShape& shape);

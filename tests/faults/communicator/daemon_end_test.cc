@@ -88,7 +88,7 @@ TEST(DaemonEnd, InOrderTellsOperationsInFlightOnAllNodes) {
   EXPECT_EQ(world.node(0).process().wait(Deadline::after_ms(kAnswerMs)), 0);
 }
 
-// What is under way is finished when it can be, with or without another node.
+// Calls under way are finished when they can be, with or without another node.
 class DaemonEndInOrder : public ::testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(DaemonEndInOrder, LetsOperationsFinish) {
@@ -127,7 +127,7 @@ TEST(DaemonEnd, InOrderLosesNothingThatWasSent) {
   EXPECT_EQ(received.result, HDT_SUCCESS) << received.text;
 }
 
-// Of a daemon that has this key, which is written to the folder.
+// The flags of a daemon that has this key, which is written to the folder.
 std::vector<std::string> flags_of_key(const TemporaryFolder& folder, const std::string& name,
                                       const std::string& key) {
   using std::filesystem::perms;

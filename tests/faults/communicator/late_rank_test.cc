@@ -26,8 +26,8 @@ TEST(LateRank, ThatNeverJoinsIsNamed) {
   world.expect_serving();
 }
 
-// Of each call, and of making the group as well: that takes more than a second under the thread sanitizer,
-// where the daemons first measure their memory.
+// The deadline of each call, and of making the group: the latter takes more than a second under the thread
+// sanitizer, where the daemons first measure their memory.
 constexpr int64_t kDeadlineMs = 3'000;
 
 class LateRank : public ::testing::TestWithParam<std::vector<int>> {};

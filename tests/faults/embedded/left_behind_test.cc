@@ -53,7 +53,7 @@ TEST_F(EmbeddedNodes, JobsLeaveNoFilesAndNoSockets) {
     expect_all(ranks, "allreduce 1000 4 0");
     end_job(ranks, static_cast<How>(number % 3));
   }
-  // What those that were killed left, the next one removes.
+  // The next job removes the files that the killed ones left.
   Ranks last = job({0, 1});
   EXPECT_THAT(files(), UnorderedElementsAre("e0.sock", "e0.lock", "e1.sock", "e1.lock"));
   end_group(last);

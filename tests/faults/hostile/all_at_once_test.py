@@ -16,7 +16,7 @@ SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 FIRST_USER = 60001
 MIB = 1 << 20
 TURN_S = 3  # of an attack, before it begins again
-# Of a daemon, for the sessions, groups and answers of all attackers at their limits.
+# The limit of a daemon's memory, for the sessions, groups and answers of all attackers at their limits.
 MOST_MIB = 512 * SLACK
 FLOODS = tuple(kind for kind in ("unshare", "fail", "rendezvous", "status", "trace", "why", "backends",
                                  "explain")

@@ -42,7 +42,7 @@ SLACK = 8 if SANITIZERS else 1
 WAIT_S = 30  # for what happens within moments
 NEIGHBOUR = 65533  # the user whose jobs run beside the attack
 NOBODY = 65534  # the attacker
-# Of one attack; HDT_TEST_SECONDS makes it longer.
+# The time of one attack; HDT_TEST_SECONDS makes it longer.
 SECONDS = float(os.environ.get("HDT_TEST_SECONDS", "2"))
 # Descriptors that come and go while nothing happens.
 SPARE_DESCRIPTORS = 4

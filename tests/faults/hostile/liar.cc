@@ -50,7 +50,7 @@ uint64_t seed() {
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
-// Of each thread its own: engines and control thread do not wait for each other here.
+// Each thread has its own: engines and control thread do not wait for each other here.
 class Dice {
  public:
   uint64_t below(uint64_t limit) { return random_() % limit; }

@@ -85,7 +85,7 @@ class Client {
     }
     return {};
   }
-  // What has come is read and thrown away. False: the session is over.
+  // Reads all that has come and throws it away. False: the session is over.
   bool drain() {
     for (;;) {
       pollfd input{socket_.get(), POLLIN, 0};
@@ -309,7 +309,7 @@ class Scribbler {
     } else if (what < 16) {
       word(client, layout.journals, layout.data);
     } else if (what < 17) {
-      // What a journal's parts begin with.
+      // A word at the beginning of the journal's parts.
       word(client, layout.journals, std::min(layout.journals + 512, layout.data));
     } else {
       auto* const page = reinterpret_cast<std::byte*>(&client.page());

@@ -42,7 +42,7 @@ extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }             /
 
 namespace {
 
-// What the program was started with is no affair of HDT's.
+// Descriptors that the program was started with are no affair of HDT's.
 long open_descriptors() {
   long open = 0;
   for (int fd = 0; fd < 1024; ++fd) open += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
@@ -50,7 +50,7 @@ long open_descriptors() {
 }
 const long at_start = open_descriptors();
 
-// What a C++ program does at its end: handles are destroyed by static destructors, in children, too.
+// A C++ program does this at its end: handles are destroyed by static destructors, in children, too.
 struct AtExit {
   ~AtExit() { (void)hdtCommDestroy(comm); }
 } at_exit;
@@ -140,7 +140,7 @@ const char* unrefused() {
   return nullptr;
 }
 
-// What the child of `how` does; returns only to end by exit(), with its static destructors.
+// The child's part of `how`; returns only to end by exit(), with its static destructors.
 int live(const std::string& how) {
   if (how == "sleep" || how == "clone" || how == "daemon") ::pause();  // the test ends it
   if (how == "stop") ::raise(SIGSTOP);

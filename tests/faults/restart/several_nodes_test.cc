@@ -94,7 +94,7 @@ TEST(SeveralNodesRestart, OperationsThatBeginMeanwhileWait) {
   }
 }
 
-// What a rank has sent arrives, also if it leaves while nobody is there to take it.
+// A message that a rank has sent arrives, also if the rank departs while nobody is there to take it.
 TEST(SeveralNodesRestart, WhatWasSentMeanwhileArrives) {
   World world(2);
   auto ranks = world.group({0, 1});

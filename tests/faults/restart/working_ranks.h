@@ -41,7 +41,7 @@ class Work {
   }
   // All of them, or one that has failed, are still at it.
   void expect_under_way() { EXPECT_EQ(ranks_[0]->finish(0).result, HDT_IN_PROGRESS); }
-  // What they say they have done, which is the same for all: rounds, and a digest of their floating-point
+  // The ranks' reports, which are the same for all: rounds, and a digest of their floating-point
   // sums.
   std::string finish() {
     std::ofstream(stop_) << "enough";

@@ -17,11 +17,11 @@ import struct
 import subprocess
 import sys
 
-# Of the service manager's own, and not of the process.
+# Settings of the service manager itself, and not of the process.
 MANAGER = {"Type", "NotifyAccess", "ExecStart", "ExecReload", "Restart", "RestartSec",
            "RestartPreventExitStatus", "WatchdogSec", "TimeoutStopSec", "MemoryMax", "TasksMax",
            "RuntimeDirectoryPreserve", "KeyringMode", "RemoveIPC", "PrivateMounts", "DevicePolicy"}
-# What others of the unit's settings give already: no capabilities, the filter of system calls, the read-only
+# Settings that are implied by others of the unit: no capabilities, the filter of system calls, the read-only
 # mounts.
 IMPLIED = {"ProtectClock", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
            "ProtectControlGroups", "RestrictSUIDSGID", "RestrictRealtime", "LockPersonality",
@@ -305,7 +305,7 @@ def enter(settings, visible, arguments):
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    # Who has started it is who ends it: that was forgotten with the user.
+    # The process that has started it ends it. The kernel forgot that when the user changed.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(1)

@@ -126,7 +126,7 @@ TEST(Backends, AreShownWithTheirNicsAndWhyOthersCannotBeUsed) {
               AllOf(HasSubstr("local: usable (kernel sockets)\n  classes: dp\n"), HasSubstr("127.0.1.1")));
 }
 
-// What hdtcommd says to this configuration: it must refuse it.
+// The message by which hdtcommd refuses this configuration, as it must.
 std::string refusal(std::vector<std::string> flags, const std::string& modules = HDT_TEST_MODULES "/good") {
   TemporaryFolder folder;
   std::vector<std::string> command = {

@@ -105,7 +105,7 @@ class Job {
   std::thread thread_;
 };
 
-// What the nodes are still busy with is over soon.
+// Work that the nodes are still busy with is over soon.
 ProgramRun set(const BackendNodes& nodes, int by, const std::string& setting) {
   const auto until = Clock::now() + std::chrono::seconds(30);
   for (;;) {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 std::vector<std::string> dp(const std::string& backends) { return {"--class.dp.backends", backends}; }
 
-// What the group's nodes say of the link between node 0 and 1, once a sum over it was right.
+// The reports of the group's nodes about the link between node 0 and 1, once a sum over it was right.
 std::vector<nlohmann::json> choices(const BackendNodes& nodes) {
   nodes.run("dp", [&](int rank, hdtComm_t comm, hdtResult_t made) {
     ASSERT_EQ(made, HDT_SUCCESS) << hdtGetLastError();

@@ -86,7 +86,7 @@ TEST_F(ToolsTest, PlanTriesItsFilesBeforeItSearches) {
     expect_line({HDT_PLAN, "simulate", "c", "r", "--checkpoint-interval", value}, 2,
                 std::string("--checkpoint-interval: '") + value + "' given");
   }
-  // Of two the last counts.
+  // The last of two counts.
   expect_line({HDT_PLAN, "simulate", "c", "r", "--step-seconds", "5", "--step-seconds", "6"}, 2,
               "cannot open c: No such file or directory");
 }

@@ -10,7 +10,7 @@
 namespace hdt::testing {
 namespace {
 
-// What rank `from` has for rank `to` at index i.
+// The value that rank `from` has for rank `to` at index i.
 int64_t value(int from, int to, size_t i) {
   return from * 1'000'003LL + to * 10'007LL + static_cast<int64_t>(i);
 }

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 TEST(Cpp, Library) {
   EXPECT_EQ(version(), HDT_VERSION);
   expect_error(HDT_ERR_INVALID_ARGUMENT, "version is null", [] { check(hdtGetVersion(nullptr)); });
-  // Of a code without a message in this thread, the code's own text.
+  // A code without a message in this thread has the code's own text.
   std::thread([] {
     expect_error(HDT_ERR_LINK, hdtGetErrorString(HDT_ERR_LINK), [] { check(HDT_ERR_LINK); });
   }).join();

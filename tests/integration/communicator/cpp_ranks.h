@@ -15,7 +15,7 @@ namespace hdt::testing {
 using Ints = std::vector<int32_t>;
 using Sizes = std::vector<size_t>;
 
-// What `call` throws: its code and its text; "nothing" if it throws nothing.
+// The code and the text that `call` throws; "nothing" if it throws nothing.
 struct Thrown {
   hdtResult_t code = HDT_SUCCESS;
   std::string text = "nothing";

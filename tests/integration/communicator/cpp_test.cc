@@ -191,7 +191,7 @@ TEST(Cpp, LengthsAndTypesThatDoNotFit) {
     refused("send: neither", [&] { comm.send({}, 0); });
     refused("recv: neither", [&] { comm.recv({}, 0); });
     refused("send_recv: send holds", [&] { comm.send_recv(two, own, floats, own); });
-    // What only the library knows has its words.
+    // An error that only the library can find has its words.
     refused("2", [&] { comm.send(two, 2); });
     refused("2", [&] { (void)comm.recv_async(two, 2); });
     comm.barrier();

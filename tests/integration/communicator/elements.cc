@@ -148,7 +148,7 @@ std::vector<double> load(hdtDataType_t type, const std::byte* from, size_t count
   return values;
 }
 
-// What `rank` contributes at first, first + 1, ...: f(number of the element, value).
+// Calls f for the values that `rank` contributes at first, first + 1, ...: f(number of the element, value).
 template <typename F>
 void for_contributions(const Example& example, int rank, size_t first, size_t count, F f) {
   double values[std::size(kValues)];
@@ -203,7 +203,7 @@ std::vector<double> reduced(const Example& example, int ranks, size_t first, siz
   return result;
 }
 
-// What recvbuf of `rank` must hold at first, first + 1, ...
+// The values that recvbuf of `rank` must hold at first, first + 1, ...
 std::vector<double> expected(const Example& example, int ranks, int rank, size_t first, size_t count) {
   if (example.reduces()) {
     const bool scatters = example.operation == Operation::kReduceScatter;

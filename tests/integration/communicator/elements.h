@@ -36,7 +36,7 @@ struct Example {
 // False for bitwise reductions of floating-point numbers, which HDT refuses.
 bool can_reduce(hdtDataType_t type, hdtRedOp_t op);
 
-// What each of `ranks` contributes, and what they must get, are computed without a sanitizer
+// The contribution of each of `ranks`, and the results that they must get, are computed without a sanitizer
 // (CMakeLists.txt): only private memory is touched, and most of the tests' time would go there. Users'
 // buffers are filled and read by memcpy() elsewhere. All that `rank` contributes: small whole numbers, so
 // that only averages round.

@@ -65,7 +65,7 @@ TEST(Explain, NamesWhatIsPickedAndWhyTheOthersAreNot) {
   });
 }
 
-// What the nodes predict of what goes between them; the way of ranks to their daemon is each node's own.
+// All nodes predict the same of traffic between them; the way of ranks to their daemon is each node's own.
 void expect_same_predictions(nlohmann::json one, nlohmann::json other) {
   for (nlohmann::json* each : {&one, &other}) {
     const double hand_over_s = each->at("hand_over_s").get<double>();

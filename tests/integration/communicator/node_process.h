@@ -51,7 +51,7 @@ class NodeProcess {
   std::unique_ptr<ChildProcess> process_;
 };
 
-// What a program that was run to its end did.
+// The outcome of a program that was run to its end.
 struct ProgramRun {
   int status;  // -1: it did not end in time
   std::string output, errors;

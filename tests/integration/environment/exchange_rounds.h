@@ -52,7 +52,7 @@ inline void exchange_rounds(const std::string& prefix, int rounds) {
       must(pmix.publish(seen, must(pmix.fetch(0, key, deadline))));
     }
   }
-  // What a rank has published can be fetched as long as it lives. The library is there already: instance()
+  // A rank's published values can be fetched as long as it lives. The library is there already: instance()
   // loaded it.
   void* library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
   const auto fence =

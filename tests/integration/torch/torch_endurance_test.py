@@ -14,7 +14,7 @@ RANK = os.path.join(FOLDER, "endurance_rank.py")
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 BATCHES, GROUPS, STEPS = (int(os.environ.get(f"HDT_TEST_{name}", default))
                           for name, default in (("BATCHES", 600), ("GROUPS", 30), ("STEPS", 400)))
-# Of the longest job: none that does its work needs so long.
+# The limit of the longest job: none that does its work needs so long.
 LIMIT_S = 60 + 0.2 * BATCHES + 2 * GROUPS + STEPS
 
 

@@ -191,7 +191,7 @@ def groups(rank, size):
         assert work.wait()
         assert work.is_completed()
         equal(work.result()[0], size * (size - 1) // 2)
-    # What its future computes is computed on completion, whoever waits.
+    # The callbacks of its future run on completion, whoever waits.
     future = dist.all_reduce(filled(1.), async_op=True).get_future()
     equal(future.then(lambda done: done.value()[0] * 2).wait(), 2 * size)
 
@@ -307,7 +307,7 @@ def wrong_calls(rank, size):
     if rank == 0:
         refused("timeout", lambda: dist.all_reduce(filled(1.), group=late))
     dist.barrier()
-    # Of different lengths: every rank hears of it, and of both calls.
+    # Lengths differ: the error of every rank names both calls.
     refused("6 float32", lambda: dist.all_reduce(filled(1., 5 if rank == 0 else 6)))
 
 

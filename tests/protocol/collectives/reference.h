@@ -13,8 +13,8 @@ namespace hdt::collectives::testing {
 // A small whole number in the format of `type`.
 void put(DataType type, int64_t value, std::byte* at);
 
-// What node `node` contributes as element `element`: chosen so that every partial result of `op` over up to
-// 64 nodes is exact in every type (sums of 0..3, products of 1 and -1); in bytes, up to 8 nodes and not
+// The contribution of node `node` as element `element`: chosen so that every partial result of `op` over up
+// to 64 nodes is exact in every type (sums of 0..3, products of 1 and -1); in bytes, up to 8 nodes and not
 // negative.
 int64_t contribution(DataType type, ReduceOp op, int node, uint64_t element, uint64_t seed);
 

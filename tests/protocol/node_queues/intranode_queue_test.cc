@@ -32,7 +32,7 @@ ipc::Call call_of(Collective what, uint64_t count, int root = 0,
   return call;
 }
 
-// What large calls can use: memory that the ranks share, process_vm_readv, or neither.
+// The ways of large calls: memory that the ranks share, process_vm_readv, or neither.
 enum class Reachable { kShared, kThroughKernel, kNot };
 
 class Ranks {
@@ -81,7 +81,7 @@ int64_t value(uint32_t rank, uint64_t index, uint64_t round) {
   return static_cast<int64_t>((rank + 1) * 1000003 + index * 31 + round * 7);
 }
 
-// What rank `me` must hold at index i after the call.
+// The value that rank `me` must hold at index i after the call.
 int64_t expected(const ipc::Call& call, uint32_t ranks, uint32_t me, uint64_t i, uint64_t round) {
   int64_t sum = 0;
   switch (call.what) {

@@ -31,7 +31,7 @@ class RdmaWorld : public World {
     return info;
   }
   std::string refusing_address() override { return first_of("RDMA_VM_PEER_IPS") + ":9"; }
-  // Of the same network, but nobody's.
+  // An address of the same network that nobody has.
   std::string silent_address() override { return "10.77.0.99:4000"; }
   bool knows_writers() override { return false; }
 

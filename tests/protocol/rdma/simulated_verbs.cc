@@ -22,7 +22,7 @@ Object* object_of(Handle* handle) {
 
 SimulatedVerbs::SimulatedVerbs() { gid.raw[15] = 1; }
 
-// What is left was leaked by the backend.
+// Objects that are left were leaked by the backend.
 SimulatedVerbs::~SimulatedVerbs() {
   if (contexts_.empty() && regions_.empty() && qps_.empty() && ids_.empty()) return;
   std::cerr << "left behind: " << contexts_.size() << " devices, " << regions_.size() << " registrations, "

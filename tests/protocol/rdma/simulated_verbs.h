@@ -34,7 +34,7 @@ class SimulatedVerbs : public Verbs {
   bool inline_refused = false;
   // Requests are taken but not executed.
   bool hold = false;
-  // What the next executed SEND ends with, IBV_WC_SUCCESS: as it should.
+  // The status of the next SEND that is executed; IBV_WC_SUCCESS: as it should be.
   ibv_wc_status next_send_status = IBV_WC_SUCCESS;
   // Requests answered by this rejection.
   int reject_status = 0;

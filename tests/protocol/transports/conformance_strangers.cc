@@ -30,7 +30,7 @@ TEST_P(TransportStrangers, AWriteOfAStrangerEndsItsConnectionAndPlacesNothing) {
   EXPECT_FALSE(b_.closed(pair.server)->completion.error.is_ok());
   EXPECT_EQ(b_.count(Kind::kWritten), 0u);
   EXPECT_EQ(memory, std::vector<std::byte>(kStrangerBytes, std::byte{7}));
-  // Who is admitted as the same peer goes on.
+  // A connection that is admitted as the same peer goes on.
   ASSERT_TRUE(
       bystander.client->write(source.data(), kStrangerBytes, key.value(), 0, immediate_of(2), 1).is_ok());
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kWritten, bystander.server) == 1; }));

@@ -147,7 +147,7 @@ void run_with_faults(const Mix& mix, uint64_t seed, Damage& damage) {
     if (mix.cuts && random() % 40 == 0) world.network.cut(end);
     if (random() % 30 == 0) set_faults(rail, mix.blackholes && rail > 0 && random() % 2 == 0);
     for (int i = 0; i < 3; ++i) world.poll();
-    // What was lost is dialled again after a while, as the engine does.
+    // Lost rails are dialled again after a while, as the engine does.
     for (int lost = 0; lost < kRails; ++lost) {
       const auto rails = world.a.link.rails();
       const bool up = std::any_of(rails.begin(), rails.end(), [&](const RailStatus& status) {
@@ -302,7 +302,7 @@ TEST(LinkFailover, ASilentRailIsGivenUp) {
   EXPECT_EQ(world.a.rails_up, 1);
 }
 
-// What it has under way may stand behind other links' fragments in the queue of a slow NIC. But not for ever:
+// Its fragments may stand behind other links' fragments in the queue of a slow NIC. But not for ever:
 // one path can fail alone.
 TEST(LinkFailover, ASilentRailIsWaitedForWhileOthersBetweenItsNicsMove) {
   // As long as others move, and then until it would be given up alone; or, while they go on, until TCP's
@@ -361,8 +361,8 @@ TEST(LinkFailover, ARailWhoseRoundsTakeLongIsWaitedFor) {
   EXPECT_EQ(sum_of(world.a, &RailStatus::losses), 1u);
 }
 
-// What the other end waits for may be an acknowledgement that was all there was on the rail: everything has
-// come, and is not known to have.
+// The other end may wait for an acknowledgement that was alone on the rail: everything has come, and the
+// sender does not know it.
 TEST(LinkFailover, ARailThatSwallowsAnAcknowledgementIsGivenUp) {
   LinkWorld world(7, 2);
   world.connect();

@@ -140,7 +140,7 @@ TEST_P(TcpForeignBytes, MalformedHeadersEndOnlyTheirConnection) {
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kMessage, bystander.server) == 1; }));
 }
 
-// What close() leaves in the kernel reaches a slow reader although input was left unread.
+// Bytes that close() leaves in the kernel reach a slow reader although input was left unread.
 TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   const int receive_buffer = 12 << 10;
@@ -148,7 +148,7 @@ TEST_P(TcpForeignBytes, CloseKeepsWhatWasSentForASlowReader) {
   const sockaddr_in address = listener_address();
   ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_TRUE(run_until([&] { return b_.count(Kind::kAccepted) == 1; }));
-  // What is to be said first is that packets of all sizes pass: here, none was tried.
+  // The first message must say that packets of all sizes pass: here, none was tried.
   for (const uint64_t step : {tcp::kPathHere, tcp::kPathAll}) {
     tcp::FrameHeader first;
     first.type = tcp::FrameType::kPath;

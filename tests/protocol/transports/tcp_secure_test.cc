@@ -70,7 +70,7 @@ class TcpProtected : public TransportConformance {
     EXPECT_TRUE(run_until([&] { return b_.count(End::kMessage, greeted_) == 1; }));
     return pair;
   }
-  // Of the messages that arrived at `server`, those after the greeting.
+  // The number of messages that arrived at `server` after the greeting.
   size_t messages(const Connection* server) const {
     return b_.count(End::kMessage, server) - (server == greeted_ ? 1 : 0);
   }
@@ -142,7 +142,7 @@ TEST_P(TcpProtected, AChangedByteEndsItAndNothingIsReported) {
     });
     ASSERT_TRUE(pair.client->write(payload.data(), payload.size(), key_, 0, immediate_of(1), 1).is_ok());
     expect_refused(pair);
-    // Of a write whose head is not the peer's nothing is placed.
+    // A write whose head is not the peer's places nothing.
     if (place < head) {
       EXPECT_EQ(memory_[100], std::byte{0});
     }
@@ -231,7 +231,7 @@ TEST_P(TcpProtected, FramesOfAllSizesComeThroughBothWays) {
 // Two nodes that do not agree.
 class TcpDisagreement : public testing::Test {
  protected:
-  // What the end that dials hears.
+  // The result of the end that dials.
   Status dial(const tcp::Options& dials, const tcp::Options& accepts) {
     const auto from = tcp::make_backend(dials), to = tcp::make_backend(accepts);
     Endpoint one, two;

@@ -217,7 +217,7 @@ TEST(KilledRun, LeavesTheNewestCheckpointGood) {
     EXPECT_EQ(opened.value().warning, "");
     EXPECT_TRUE(holds_example(*opened.value().checkpoint));
     newest = opened.value().checkpoint->state().step;
-    // What was reported is there; one more may have been published before its report.
+    // The reported checkpoint is there; one more may have been published before its report.
     EXPECT_GE(newest, reported);
     EXPECT_LE(newest, reported + 1);
     if (HasFailure()) return;

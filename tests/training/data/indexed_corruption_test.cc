@@ -52,7 +52,7 @@ class IndexCorruption : public ::testing::Test {
     EXPECT_NE(result.status().message().find("d.idx: "), std::string::npos) << result.status().message();
   }
 
-  // What holds for every index that is accepted, damaged or not.
+  // These properties hold for every index that is accepted, damaged or not.
   void expect_consistent(const DatasetIndex& index) const {
     ASSERT_FALSE(index.token_starts.empty());
     ASSERT_FALSE(index.document_starts.empty());

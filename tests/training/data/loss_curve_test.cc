@@ -63,7 +63,7 @@ TEST(LossCurveScript, LeavesGapsAndCountsThem) {
   EXPECT_THAT(loss_curve_script(curve), HasSubstr("(3 points left out"));
 }
 
-// What gnuplot makes of a script; skipped where it is not installed.
+// Runs scripts through gnuplot; skipped where it is not installed.
 class DrawnLossCurve : public ::testing::Test {
  protected:
   void SetUp() override {

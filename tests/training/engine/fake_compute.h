@@ -60,7 +60,7 @@ class FakeCompute final : public TextCompute {
   };
 
   size_t handed_on(int unit) const { return shape_.hidden + (unit % 2 == 0 ? shape_.padding : 0); }
-  // What `unit` has handed on, without the padding; and the other way round.
+  // Converts the values that `unit` has handed on, by leaving out the padding; hand_on() is the way back.
   Rows received(int unit, std::span<const float> values) const;
   void hand_on(int unit, const Rows& flow, std::span<float> to) const;
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }

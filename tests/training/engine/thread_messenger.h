@@ -16,7 +16,7 @@
 
 namespace hdt::training::testing {
 
-// What all ranks share. Every wait has a deadline: a deadlock of the engine ends in a failed test.
+// The state that all ranks share. Every wait has a deadline: a deadlock of the engine ends in a failed test.
 class ThreadWorld {
  public:
   explicit ThreadWorld(const Layout& layout);

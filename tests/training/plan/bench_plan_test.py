@@ -127,7 +127,7 @@ class Collectives(unittest.TestCase):
             self.assertIn(("allreduce", 8, "ring"),
                           {(r["collective"], r["bytes"], r["algorithm"]) for r in rows})
             self.assertTrue(all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in rows))
-            # Of each call one algorithm is what the tuner picks: the one that is predicted to be the fastest.
+            # The tuner picks one algorithm for each call: the one that is predicted to be the fastest.
             for call in {(row["collective"], row["bytes"]) for row in rows}:
                 same = [row for row in rows if (row["collective"], row["bytes"]) == call]
                 picked = [row for row in same if row["picked"]]

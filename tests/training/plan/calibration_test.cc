@@ -59,7 +59,7 @@ TEST(StepInterval, IsTheOrderStatisticOfTheResiduals) {
   EXPECT_DOUBLE_EQ(interval->coverage, 0.5);
   EXPECT_NEAR(interval->high, 2.2, 1e-12);
   EXPECT_NEAR(interval->low, 2 / 1.1, 1e-12);
-  // Of nine rows 0.8 * 10 = the eighth smallest error.
+  // The interval of nine rows ends at 0.8 * 10 = the eighth smallest error.
   record.ratios = {1.01, 1 / 1.02, 1.03, 1.04, 1 / 1.05, 1.06, 1.07, 1 / 1.08, 2};
   interval = step_interval(record, 1);
   EXPECT_DOUBLE_EQ(interval->coverage, 0.8);

@@ -396,7 +396,7 @@ TEST_F(HdtPlanFiles, SimulatesTenThousandDevicesThatFail) {
   EXPECT_THAT(hdt_plan({"simulate", file("large.toml"), file("r.toml"), "--step-seconds", "10"}).out,
               HasSubstr("failures         one every 3.00"));
 
-  // Of a plan, with spares.
+  // A plan, with spares.
   training::write_all(file("r.toml"), good);
   const auto planned =
       hdt_plan({"simulate", file("cluster.toml"), file("r.toml"), "--plan", file("plan.toml"), "-p",

@@ -32,7 +32,7 @@ class Predictor : public ::testing::Test {
   Calibration calibration_;
 };
 
-// Of the example on "fast" with one sample: forward 1 + 4 * 10 + 20 ms, backward twice that.
+// The example on "fast" with one sample: forward 1 + 4 * 10 + 20 ms, backward twice that.
 constexpr double kForward = .061;
 constexpr double kBackward = .122;
 constexpr double kUpdate = .001 + 4 * .002 + .001;
@@ -134,8 +134,8 @@ TEST_F(Predictor, OverlapHidesReductionsBehindTheLastBackward) {
   plan.runtime.bucket_bytes = 1;  // a bucket a unit
   plan.runtime.reduction = ReductionKind::kRing;
   const Prediction prediction = predicted(plan);
-  // Of the units behind, 20 ms of computation each hide all; the last block's 4 MiB have only the embedding's
-  // 2 ms, and the embedding's 8 MiB come after the end.
+  // The units behind have 20 ms of computation each, which hide all; the last block's 4 MiB have only the
+  // embedding's 2 ms, and the embedding's 8 MiB come after the end.
   EXPECT_NEAR(prediction.workers[0].exposed_reduction, (12 << 20) / 1e9 - .002, 1e-9);
 }
 

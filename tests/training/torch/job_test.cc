@@ -62,7 +62,7 @@ class JobTest : public ::testing::Test {
     expect_losses_of_one_process(global_batch);
   }
 
-  // What was logged as "four".
+  // Compares with the log "four".
   void expect_losses_of_one_process(int global_batch) {
     const ProgramResult one =
         run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +

@@ -150,7 +150,7 @@ TEST(TorchStageTest, ABackwardInTwoPartsMakesTheSameBits) {
     std::vector<int> order;
     bool operator==(const Gradients&) const = default;
   };
-  // Of the first units, of layers between two stages, and of the last units.
+  // The first units, layers between two stages, and the last units.
   for (const UnitRange units : {UnitRange{0, 3}, UnitRange{2, 4}, UnitRange{4, 6}}) {
     const auto run = [&](bool split) {
       Stage stage(shape, units, 1);

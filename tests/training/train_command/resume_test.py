@@ -288,7 +288,7 @@ class Resume(unittest.TestCase):
 
     def test_a_full_disk_costs_the_checkpoint_and_no_step(self):
         log = self.path("log")
-        # What a full disk is to the process: a write that fails.
+        # To the process a full disk is a write that fails.
         job = self.start("one",
                   ["--train-iters", 150, "--save", self.save, "--save-interval", 4, "--loss-log", log],
                   prepare=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN))

@@ -42,7 +42,7 @@ TEST_F(TrainTokens, ThoseBeyondTheVocabularyAreNamedWithTheirPlace) {
   expect_refused(train(dataset(ElementType::kUint16, 3, 300)), 2,
                  "--vocab-size 257: token 300 at position 3 of " + prefix_ +
                      ".bin is beyond it: expected --vocab-size 301 or more");
-  // What becomes of -100 in an array of uint16.
+  // -100 becomes 65436 in an array of uint16.
   expect_refused(train(dataset(ElementType::kUint16, 9, 65436)), 2,
                  "-100, which marks labels that are left out of the loss, is 65436");
   EXPECT_THAT(info().output, AllOf(HasSubstr("0 to 65436"), Not(HasSubstr("negative"))));

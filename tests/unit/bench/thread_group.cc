@@ -70,7 +70,7 @@ std::vector<std::byte> copy_of(const void* from, size_t bytes) {
   return {first, first + bytes};
 }
 
-// What `rank` receives, computed before anyone writes.
+// The bytes that `rank` must receive, computed before anyone writes.
 std::vector<std::byte> result_of(const std::vector<const Call*>& calls, size_t rank) {
   const Call& mine = *calls[rank];
   const size_t bytes = mine.count * element_bytes(mine.type);

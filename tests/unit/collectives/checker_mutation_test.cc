@@ -24,7 +24,7 @@ struct Sample {
   std::vector<StepList> lists;
 };
 
-// Of any algorithm, and every seventh time of a double binary tree in many chunks.
+// The steps of any algorithm, and every seventh time those of a double binary tree in many chunks.
 Sample some_steps(const Problem& problem, std::mt19937_64& random) {
   const uint64_t choice = random() % (kAlgorithmCount + 1);
   if (choice == kAlgorithmCount) return {"chunked double_binary_tree", chunked_tree(problem)};

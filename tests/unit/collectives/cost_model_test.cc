@@ -119,7 +119,7 @@ TEST(CostModel, AnOutputIsWrittenToOnceItIsKnownWhereItIs) {
   Operation broadcast = operation(Collective::kBroadcast, 2, kThousand);
   broadcast.tells_outputs = true;
   EXPECT_NEAR(microseconds(Algorithm::kHalvingDoubling, broadcast, kByHand), 10 + 4 + 10 + 1, 1e-5);
-  // What is combined lands in memory that is known.
+  // Combined elements land in memory that is known.
   Operation reduce = operation(Collective::kReduce, 2, kThousand);
   reduce.tells_outputs = true;
   EXPECT_NEAR(microseconds(Algorithm::kRing, reduce, kByHand), 1 + 4 + 10 + (1 + 2), 1e-5);

@@ -16,7 +16,7 @@ uint16_t largest(const NarrowFloat& format) {
   return static_cast<uint16_t>((format.has_infinity ? infinity(format) : all_ones(format)) - 1);
 }
 
-// Of a magnitude, as if exponents went on for ever: no infinity, no NaN.
+// The value of a magnitude, as if exponents went on for ever: no infinity, no NaN.
 double magnitude_of(const NarrowFloat& format, int bits) {
   const int bias = (1 << (format.bits - 2 - format.fraction)) - 1;
   const int exponent = bits >> format.fraction;

@@ -129,7 +129,7 @@ TEST(HandshakeTest, AReflectedProofIsRefused) {
   EXPECT_FALSE(a.on_message(proof.value().front()).is_ok());
 }
 
-// What a dialer said once is worth nothing on another connection, nor is what an acceptor said.
+// A dialer's messages are worth nothing on another connection, nor are an acceptor's.
 TEST(HandshakeTest, ARecordedConversationCannotBeRepeated) {
   const auto ours = trust_with(kKey), theirs = trust_with(kKey);
   Messages said_by_dialer, said_by_acceptor;

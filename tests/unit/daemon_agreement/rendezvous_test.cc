@@ -207,7 +207,7 @@ TEST(RendezvousTest, ARankThatCannotTakePartEndsTheMaking) {
   EXPECT_EQ(rendezvous.open_groups(), 0U);
 }
 
-// Who declines a group that is complete is none of its ranks.
+// A rank that declines a group that is complete is none of its ranks.
 TEST(RendezvousTest, AGroupThatIsCompleteCannotBeDeclined) {
   Rendezvous rendezvous;
   rendezvous.on_join(10, join(2, 0, 1));

@@ -135,7 +135,7 @@ TEST_F(TrustFiles, DaemonsOfOneFolderKeepEachOthersNodes) {
   ASSERT_TRUE(second->keep().is_ok());
   EXPECT_EQ(read_nodes(file("known_nodes")).value(),
             (std::map<std::string, PublicKey>{{"n1", one_}, {"n2", other_}}));
-  // What the other one had seen first counts here as well.
+  // The key that the other one had seen first counts here as well.
   EXPECT_FALSE(second->check("n1", other_, true).is_ok());
 }
 

@@ -19,7 +19,7 @@ constexpr uint32_t kUser = 1000;
 
 class AdoptionTest : public ::testing::Test {
  protected:
-  // Of one node with two ranks.
+  // A segment of one node with two ranks.
   SharedMemory make(uint64_t id) {
     const ipc::Layout layout(2, 1, 2);
     auto memory = SharedMemory::create("group", layout.total).take();

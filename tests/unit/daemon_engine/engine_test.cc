@@ -108,7 +108,7 @@ TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
     SCOPED_TRACE(handle);
     ipc::Segment segment = make_group(handle);
     ipc::RankState& rank = segment.rank_state(0);
-    // What follows the seat itself is over; now only the ring makes the engine look.
+    // The work that follows the seat itself is over; now only the ring makes the engine look.
     on_engine([] {});
     on_engine([] {});
     rank.echo_asked.store(1);

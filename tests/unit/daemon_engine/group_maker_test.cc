@@ -119,7 +119,7 @@ TEST_F(GroupMakerTest, OnlyTheCoordinatorMakesTheGroupOrEndsIt) {
   EXPECT_EQ(joined_, 1);
 }
 
-// Who coordinates, and that may be anybody, chooses the id.
+// The coordinator chooses the id, and anybody may be the coordinator.
 TEST_F(GroupMakerTest, AnIdThatIsInUseIsNotGivenToAnotherGroup) {
   join(1);
   maker_->on_membership(kCoordinator, membership(1, 9));

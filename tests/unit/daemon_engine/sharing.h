@@ -112,7 +112,7 @@ class SharingProcess : public ::testing::Test {
   }
   void open_gate(uint32_t engine) { gates_[engine].open(); }
 
-  // What the session's end needs of the parts that are not here.
+  // Stand-ins for the parts that the session's end needs and that are not here.
   class MemoryRequests : public Requests {
    public:
     explicit MemoryRequests(ControlParts& daemon) : Requests(daemon), daemon_(daemon) {}

@@ -149,7 +149,7 @@ TEST_F(EngineWithAPeer, AFrameForAnUnknownGroupIsDroppedAndTheLinkStays) {
     ASSERT_TRUE(side_.link.write(stray).is_ok());
   }
   ASSERT_TRUE(run_until([&] { return side_.sent.size() == 3; }));
-  // Who writes to it believes that it works, and hears once that it does not.
+  // The sender believes that the group works, and hears once that it does not.
   EXPECT_TRUE(run_until([&] { return told_unknown(kUnknownGroup) > 0; }));
   EXPECT_EQ(told_unknown(kUnknownGroup), 1U);
   // Behind them on the same link: the group hears it.

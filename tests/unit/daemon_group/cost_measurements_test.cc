@@ -17,7 +17,7 @@ std::vector<NodeRates> example_table() {
           {{9'000'000'000, 9'000'000'000}, {slow, fast, {}}}};
 }
 
-// Of half a round trip the steps of both ends, 2 us each, are no latency.
+// The steps of both ends, 2 us each, are in half a round trip, and are no latency.
 TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
   const auto measurements = cost_measurements(example_table());
   ASSERT_TRUE(measurements.has_value());

@@ -239,7 +239,7 @@ TEST(Predictions, AreExplainedWithTheWayToTheDaemon) {
   }
 }
 
-// What ranks say is theirs to write: a figure without sense leaves a prediction that can be read.
+// Ranks may write any figure: one without sense leaves a prediction that can be read.
 TEST(Predictions, TheWayIsThatOfTheSlowestRankWithinReason) {
   EXPECT_DOUBLE_EQ(hand_over_seconds({12'000, 15'000, 0}), 30e-6);
   EXPECT_DOUBLE_EQ(hand_over_seconds({0, 0}), hand_over_seconds({}));

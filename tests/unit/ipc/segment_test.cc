@@ -106,7 +106,7 @@ TEST_F(SegmentTest, AttachRefusesWhatMakesNoSense) {
   EXPECT_FALSE(Segment::attach(memory_.data(), memory_.size()).is_ok());
 }
 
-// What ranks write afterwards changes nothing of what was found.
+// Ranks that write afterwards change nothing of the description that was read.
 TEST_F(SegmentTest, WhatWasReadOfTheHeaderStays) {
   auto found = Description::read(memory_.data(), memory_.size());
   ASSERT_TRUE(found.is_ok()) << found.status().message();

@@ -61,7 +61,7 @@ class AllocationsTest : public ::testing::Test {
   void* pointer_ = nullptr;
 };
 
-// Of other memory, or of memory whose number is known.
+// A thread that asks for other memory, or for memory whose number is known, does not wait.
 TEST_F(AllocationsTest, AThreadThatAsksTheDaemonHoldsUpNoOther) {
   auto asking = locate(0);
   const uint32_t request = hear();

@@ -9,7 +9,7 @@ import re
 import sys
 
 # Layer (a folder) -> folders whose headers its files may include, besides its own.
-# Of clang-format, clang-tidy: others write and find other things.
+# The version of clang-format and clang-tidy: others write and find other things.
 CLANG_VERSION = 14
 
 LAYERS = {
@@ -91,7 +91,7 @@ EXCEPTIONS = [
 TORCH_FOLDERS = ["training/torch", "tools/hdt-train/", "tests/training/", "bindings/torch/"]
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10)/")
 
-# What describes the configuration's keys, and how it names the field of one.
+# The file that describes the configuration's keys, and how it names the field of one.
 CONFIGURATION = "base/config"
 CONFIGURATION_KEYS = "base/config_keys.cc"
 CONFIGURATION_FIELD = re.compile(r"HDT_FIELD\([^;]*?, (\w+\.\w+)\)")

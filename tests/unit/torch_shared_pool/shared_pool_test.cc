@@ -131,7 +131,7 @@ TEST(SharedPool, BlocksOfRandomSizesDoNotOverlap) {
     pool.free(start);
   }
   EXPECT_EQ(pool.figures().in_use, 0U);
-  // What is free is joined, so slabs are whole again, and those beyond kKept are given back.
+  // Free blocks are joined, so slabs are whole again, and those beyond kKept are given back.
   EXPECT_LE(source.held(), SharedPool::kKept);
 }
 

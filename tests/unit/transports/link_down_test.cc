@@ -102,7 +102,7 @@ TEST(LinkDown, RailAddedTooLateIsClosed) {
   EXPECT_EQ(world.a.down->message(), "too late");
 }
 
-// What a peer could put into the immediate of a write, and why it is refused.
+// Values that a peer could put into the immediate of a write, and why each is refused.
 TEST(LinkDown, MalformedFragmentsEndTheLink) {
   struct Case {
     const char* reason;

@@ -172,7 +172,7 @@ TEST_P(NicShareTest, ALatencyFragmentWaitsForNoMoreThanWhatIsUnderWay) {
   Sender& latency = world.add("latency", {true, 1});
   world.run(100 * kNsPerMs);
   constexpr uint64_t kBytes = 64 << 10;
-  // What is under way, the fragment of it that was admitted last, and the message itself.
+  // The bytes under way, the fragment of them that was admitted last, and the message itself.
   const auto most = [](double under_way_ns) {
     return under_way_ns * 1.1 + kNicNsPerByte * (kMostFragment + kBytes);
   };

@@ -37,7 +37,7 @@ Piece seal(Sealer& sealer, const Octets& plain, size_t step) {
   return piece;
 }
 
-// What it says; nothing if it is not accepted.
+// The plain text; nothing if the piece is not accepted.
 std::optional<Octets> open(Opener& opener, const Piece& piece, size_t step) {
   Octets plain(piece.wire.size());
   if (!opener.begin()) return std::nullopt;

@@ -32,11 +32,11 @@ struct Rival {
   // one.
   std::string reason;
 };
-// What the search for a rival has found.
+// The result of the search for a rival.
 struct RivalSearch {
   // Nothing if no plan of another shape was played.
   std::optional<Rival> rival;
-  // What was not played (search.h).
+  // Placements that were not played (search.h).
   std::vector<LeftOut> left_out;
 };
 // Searches anew, which takes as long as `hdt-plan search`. kConfig if the search finds no plan or a plan

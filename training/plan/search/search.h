@@ -77,7 +77,7 @@ struct SearchResult {
   SearchProof proof = SearchProof::kNone;
   // The number of steps played.
   int64_t predictions = 0;
-  // What was not played. A machine that stays idle may only lack a link in the profile.
+  // Placements that were not played. A machine that stays idle may only lack a link in the profile.
   std::vector<LeftOut> left_out;
 };
 

@@ -39,7 +39,7 @@ struct SearchState {
 
   // Notes a placement that cannot be played.
   void leave_out(const MissingLink& link);
-  // What was left out, for the result.
+  // Everything that was left out, for the result.
   std::vector<LeftOut> all_left_out() const;
   // The same behind an error; "" if nothing was.
   std::string left_out_suffix() const;
