@@ -109,7 +109,7 @@ void Requests::answer_share(uint64_t session, const ipc::MemoryAnswer& answer, b
                                ipc::encode(ipc::MemoryAnswer{answer.request, Code::kSystem, why, 0}));
 }
 
-// Only the next messages of the process have the engine of its group, so all of them learn of it. They
+// Only the next messages of the process name the engine of its group, so all of them learn of it. They
 // do so before they get the group.
 void Requests::on_shared_before(uint64_t session, uint64_t number, const SharedBlock& block) {
   daemon_.engines.post_all([session, number, handle = block.handle, memory = block.memory](Engine& engine) {
