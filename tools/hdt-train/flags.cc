@@ -72,15 +72,6 @@ void add_model(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
-// The name of a pipeline schedule.
-CLI::Validator schedule() {
-  return {[](const std::string& text) {
-            const Result<training::ScheduleKind> found = training::schedule_of(text);
-            return found.is_ok() ? std::string() : found.status().message();
-          },
-          "", "schedule"};
-}
-
 // Flags of replicas and stages. Lists are parsed by training/engine/layout_flags.h.
 void add_layout(CLI::App& app, TrainFlags& flags) {
   auto& layout = flags.layout;
@@ -110,12 +101,14 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
       ->trigger_on_parse();
   app.add_option_function<std::string>(
          "--schedule",
-         // The check has found the name before.
-         [&flags](const std::string& name) { flags.trainer.schedule = training::schedule_of(name).value(); },
-         "order of a stage's forwards and backwards: gpipe, 1f1b, zero-bubble or 1f1b-lockstep")
+         [&flags](const std::string& name) {
+           const Result<training::ScheduleKind> found = training::schedule_of(name);
+           if (!found.is_ok()) throw CLI::ValidationError("--schedule", found.status().message());
+           flags.trainer.schedule = found.value();
+         },
+         fmt::format("order of a stage's forwards and backwards: {}", training::schedule_names()))
       ->type_name("NAME")
-      ->default_str(training::schedule_name(flags.trainer.schedule))
-      ->check(schedule());
+      ->default_str(training::schedule_name(flags.trainer.schedule));
   app.add_option("--global-batch-size", layout.global_batch_size,
                  "samples of a step over all replicas (default: what the micro-batches make)");
 }

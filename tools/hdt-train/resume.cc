@@ -14,8 +14,6 @@ namespace hdt::tools {
 namespace {
 
 using training::Checkpoint;
-using training::kFirstMomentSuffix;
-using training::kSecondMomentSuffix;
 using training::TensorInfo;
 
 constexpr const char* kData = "data";   // the one key that is no flag
@@ -38,8 +36,10 @@ std::string differing_keys(const std::map<std::string, std::string>& theirs,
 std::string differing_tensors(const Checkpoint& checkpoint, const std::vector<TensorInfo>& model) {
   std::map<std::string, training::Shape> expected;
   for (const TensorInfo& tensor : model) {
-    for (const char* suffix : {"", kFirstMomentSuffix, kSecondMomentSuffix})
-      expected[tensor.name + suffix].assign(tensor.shape.begin(), tensor.shape.end());
+    std::vector<training::ExpectedTensor> parts;
+    training::add_expected(tensor.name, tensor.elements(), parts);
+    for (const training::ExpectedTensor& part : parts)
+      expected[part.name].assign(tensor.shape.begin(), tensor.shape.end());
   }
   std::vector<std::string> differences;
   for (const auto& [name, shape] : expected) {
@@ -115,12 +115,15 @@ Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const
   return Status::ok();
 }
 
+training::TrainedTensor trained_tensor(const training::TensorState& tensor) {
+  const std::vector<int64_t>& shape = tensor.info->shape;
+  return {tensor.info->name, training::Shape(shape.begin(), shape.end()), tensor.parameters, tensor.exp_avg,
+          tensor.exp_avg_sq};
+}
+
 Status load_tensors(Checkpoint& checkpoint, const training::Optimizer& optimizer) {
-  for (const training::TensorState& tensor : optimizer.tensors()) {
-    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name, 0, tensor.parameters));
-    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name + kFirstMomentSuffix, 0, tensor.exp_avg));
-    HDT_RETURN_IF_ERROR(checkpoint.read(tensor.info->name + kSecondMomentSuffix, 0, tensor.exp_avg_sq));
-  }
+  for (const training::TensorState& tensor : optimizer.tensors())
+    HDT_RETURN_IF_ERROR(training::read_trained(checkpoint, trained_tensor(tensor)));
   return Status::ok();
 }
 

@@ -10,6 +10,7 @@
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/token_input.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/trained_tensor.h"
 #include "training/engine/layout.h"
 #include "training/engine/optimizer.h"
 
@@ -28,6 +29,9 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
 // or the tensors that are missing, too many or of another shape. The same on all ranks.
 Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
                     const training::Layout& layout);
+
+// A tensor of the optimizer as the checkpoint's library knows it.
+training::TrainedTensor trained_tensor(const training::TensorState& tensor);
 
 // Reads parameters and moments of this rank's tensors. kInvalidArgument names the tensor and the file.
 Status load_tensors(training::Checkpoint& checkpoint, const training::Optimizer& optimizer);

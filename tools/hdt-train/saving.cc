@@ -9,8 +9,10 @@
 
 #include "base/clock.h"
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/stop_signal.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/trained_tensor.h"
 #include "training/torch/tensor_names.h"
 
 namespace hdt::tools {
@@ -30,25 +32,15 @@ constexpr int kMostRounds = 4 * 3600;
 training::ShardTensors written_here(const training::Optimizer& optimizer) {
   training::ShardTensors tensors;
   for (const TensorState& tensor : optimizer.tensors()) {
-    if (!tensor.written_here) continue;
-    const std::string& name = tensor.info->name;
-    const training::Shape shape(tensor.info->shape.begin(), tensor.info->shape.end());
-    tensors.model.push_back(training::float_view(name, shape, tensor.parameters));
-    tensors.optimizer.push_back(
-        training::float_view(name + training::kFirstMomentSuffix, shape, tensor.exp_avg));
-    tensors.optimizer.push_back(
-        training::float_view(name + training::kSecondMomentSuffix, shape, tensor.exp_avg_sq));
+    if (tensor.written_here) training::add_views(trained_tensor(tensor), tensors);
   }
   return tensors;
 }
 
 std::vector<training::ExpectedTensor> expected_tensors(const training::ModelShape& shape) {
   std::vector<training::ExpectedTensor> expected;
-  for (const training::TensorInfo& tensor : training::model_tensors(shape)) {
-    expected.push_back({tensor.name, tensor.elements(), training::ShardKind::kModel});
-    for (const char* suffix : {training::kFirstMomentSuffix, training::kSecondMomentSuffix})
-      expected.push_back({tensor.name + suffix, tensor.elements(), training::ShardKind::kOptimizer});
-  }
+  for (const training::TensorInfo& tensor : training::model_tensors(shape))
+    training::add_expected(tensor.name, tensor.elements(), expected);
   return expected;
 }
 

@@ -10,6 +10,7 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/checkpoint_folder.h"
 #include "training/checkpoint/checkpoint_saver.h"
+#include "training/checkpoint/trained_tensor.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -25,15 +26,16 @@ TrainerOptions checkpointed_options() {
   return result;
 }
 
+// The tensor as the checkpoint's library knows it.
+TrainedTensor trained_tensor(const TensorState& tensor) {
+  return {tensor.info->name, Shape(tensor.info->shape.begin(), tensor.info->shape.end()), tensor.parameters,
+          tensor.exp_avg, tensor.exp_avg_sq};
+}
+
 ShardTensors shard_of(const Optimizer& optimizer) {
   ShardTensors shard;
   for (const TensorState& tensor : optimizer.tensors()) {
-    if (!tensor.written_here) continue;
-    const Shape shape(tensor.info->shape.begin(), tensor.info->shape.end());
-    const std::string& name = tensor.info->name;
-    shard.model.push_back(float_view(name, shape, tensor.parameters));
-    shard.optimizer.push_back(float_view(name + kFirstMomentSuffix, shape, tensor.exp_avg));
-    shard.optimizer.push_back(float_view(name + kSecondMomentSuffix, shape, tensor.exp_avg_sq));
+    if (tensor.written_here) add_views(trained_tensor(tensor), shard);
   }
   return shard;
 }
@@ -82,11 +84,8 @@ class CheckpointedRun : public ::testing::Test {
     std::vector<ExpectedTensor> expected;
     FakeCompute model(FakeShape(), {0, layout.num_units()});
     for (int unit = 0; unit < layout.num_units(); ++unit) {
-      for (const TensorInfo& tensor : model.tensors(unit)) {
-        expected.push_back({tensor.name, tensor.elements(), ShardKind::kModel});
-        for (const char* suffix : {kFirstMomentSuffix, kSecondMomentSuffix})
-          expected.push_back({tensor.name + suffix, tensor.elements(), ShardKind::kOptimizer});
-      }
+      for (const TensorInfo& tensor : model.tensors(unit))
+        add_expected(tensor.name, tensor.elements(), expected);
     }
     TrainingState state;
     state.step = kSaved;
@@ -108,12 +107,8 @@ class CheckpointedRun : public ::testing::Test {
       ASSERT_TRUE(newest.value().checkpoint);
       Checkpoint& checkpoint = *newest.value().checkpoint;
       ASSERT_EQ(checkpoint.state().step, kSaved);
-      for (const TensorState& tensor : trainer.value()->optimizer()->tensors()) {
-        const std::string& name = tensor.info->name;
-        ASSERT_TRUE(checkpoint.read(name, 0, tensor.parameters).is_ok());
-        ASSERT_TRUE(checkpoint.read(name + kFirstMomentSuffix, 0, tensor.exp_avg).is_ok());
-        ASSERT_TRUE(checkpoint.read(name + kSecondMomentSuffix, 0, tensor.exp_avg_sq).is_ok());
-      }
+      for (const TensorState& tensor : trainer.value()->optimizer()->tensors())
+        ASSERT_TRUE(read_trained(checkpoint, trained_tensor(tensor)).is_ok());
       for (int64_t step = kSaved; step < kEnd; ++step) {
         const Result<StepResult> done = trainer.value()->step(step);
         ASSERT_TRUE(done.is_ok());

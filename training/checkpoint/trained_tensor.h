@@ -1,0 +1,32 @@
+// trained_tensor.h: a parameter and AdamW's two moments of it, which a checkpoint keeps as three tensors.
+// Their names and shards are decided here alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/checkpoint_folder.h"
+
+namespace hdt::training {
+
+// Three spans of equal length, row-major, of a tensor with this name and shape.
+struct TrainedTensor {
+  std::string name;
+  Shape shape;
+  std::span<float> parameters;
+  std::span<float> exp_avg;
+  std::span<float> exp_avg_sq;
+};
+
+// Appends the three to what a rank writes. The spans are not copied.
+void add_views(const TrainedTensor& tensor, ShardTensors& shard);
+// Appends the three that a complete checkpoint has of the parameter `name` with so many elements.
+void add_expected(const std::string& name, uint64_t elements, std::vector<ExpectedTensor>& expected);
+// Fills the spans from the checkpoint. Errors are those of Checkpoint::read().
+Status read_trained(Checkpoint& checkpoint, const TrainedTensor& tensor);
+
+}  // namespace hdt::training
