@@ -345,6 +345,7 @@ class ProcessGroupHDT::Call {
     auto made = c10::make_intrusive<WorkHDT>(group_, operation_, type_, title_, inputs_, std::move(results),
                                              source_, number_);
     finished_ = true;
+    group_->watch_for_hooks(operation_);
     owner_.note_in_batch(made);
     return made;
   }

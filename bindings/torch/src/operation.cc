@@ -25,6 +25,7 @@ void AbortHooks::add(int64_t id, std::function<void()> hook) {
   auto made = std::make_shared<const std::function<void()>>(std::move(hook));
   const std::lock_guard lock(mutex_);
   hooks_[id].swap(made);
+  any_.store(true);
 }
 
 void AbortHooks::remove(int64_t id) {
@@ -34,12 +35,14 @@ void AbortHooks::remove(int64_t id) {
   if (found == hooks_.end()) return;
   gone.swap(found->second);
   hooks_.erase(found);
+  any_.store(!hooks_.empty());
 }
 
 void AbortHooks::clear() {
   std::map<int64_t, Hook> gone;
   const std::lock_guard lock(mutex_);
   gone.swap(hooks_);
+  any_.store(false);
 }
 
 void AbortHooks::run() {
@@ -301,6 +304,25 @@ std::shared_ptr<Operation> Group::operation(const char* name) {
   }
   begun_.push_back(made);
   return made;
+}
+
+// The hook is there before made() is read, and end_with() comes before any() is read, in the one order of all
+// such accesses. So an operation that another thread makes meanwhile is seen here or there.
+void Group::add_abort_hook(int64_t id, std::function<void()> hook) {
+  abort_hooks_->add(id, std::move(hook));
+  std::vector<std::weak_ptr<Operation>> begun;
+  {
+    const std::lock_guard lock(begun_mutex_);
+    begun = begun_;
+  }
+  for (const auto& weak : begun) {
+    const auto alive = weak.lock();
+    if (alive && alive->made() && !alive->test()) completion_.adopt(alive);
+  }
+}
+
+void Group::watch_for_hooks(const std::shared_ptr<Operation>& operation) {
+  if (abort_hooks_->any() && !operation->test()) completion_.adopt(operation);
 }
 
 void Group::abort() {

@@ -52,6 +52,8 @@ class AbortHooks {
   void add(int64_t id, std::function<void()> hook);
   void remove(int64_t id);
   void clear();
+  // Whether there are any.
+  bool any() const { return any_.load(); }
   // Calls them in the order of their ids. Only the first call of run() does anything.
   void run();
   // run(), if the group has failed.
@@ -65,6 +67,8 @@ class AbortHooks {
   // Guarded by mutex_.
   std::map<int64_t, Hook> hooks_;
   bool ran_ = false;
+  // Whether hooks_ has one; written under mutex_.
+  std::atomic<bool> any_{false};
 };
 
 // One or several requests of libhdt that make one operation of torch, and what has to happen at their end.
@@ -87,7 +91,12 @@ class Operation {
   void begin(const std::function<hdtResult_t(hdtRequest_t*)>& call);
   // Owns the tensors of the operation. It is called, and destroyed, when all requests are complete, if none
   // failed; only destroyed, if one did.
-  void end_with(std::function<void()> copy_out) { copy_out_ = std::move(copy_out); }
+  void end_with(std::function<void()> copy_out) {
+    copy_out_ = std::move(copy_out);
+    made_.store(true);
+  }
+  // end_with() was called.
+  bool made() const { return made_.load(); }
 
   // Looks whether it is complete, without waiting. False also while another thread waits for it.
   bool test();
@@ -120,6 +129,7 @@ class Operation {
   // The same, but constant after begin(); those that are complete are handles of nothing.
   std::vector<hdtRequest_t> handles_;
   std::function<void()> copy_out_;
+  std::atomic<bool> made_{false};
   // Written under mutex_, before done_ (release).
   std::exception_ptr failure_;
   hdtResult_t failure_code_ = HDT_SUCCESS;
@@ -190,7 +200,12 @@ class Group {
   // if the group has no completion thread and gets none; then the group fails on all ranks.
   std::shared_ptr<Operation> operation(const char* name);
   CompletionThread& completion() { return completion_; }
-  AbortHooks& abort_hooks() { return *abort_hooks_; }
+  // From now on the completion thread looks at this group's operations, so that the hook is called also where
+  // nobody waits for the one that fails.
+  void add_abort_hook(int64_t id, std::function<void()> hook);
+  void remove_abort_hook(int64_t id) { abort_hooks_->remove(id); }
+  // Has the completion thread look at an operation that is made, if the group has hooks.
+  void watch_for_hooks(const std::shared_ptr<Operation>& operation);
   // Fails the group on all ranks; the hooks are called before.
   void abort();
   // Waits for this rank's operations until `end`, aborts the group if one is under way then, and leaves it.

@@ -246,7 +246,7 @@ namespace {
 using Hook = std::shared_ptr<const c10d::AbortHook>;
 
 void add_hook(Group& group, int64_t id, const Hook& hook) {
-  group.abort_hooks().add(id, [hook] {
+  group.add_abort_hook(id, [hook] {
     try {
       (*hook)();
     } catch (const std::exception& error) {
@@ -281,7 +281,7 @@ void ProcessGroupHDT::unregisterAbortHook(int64_t id) {
     }
     group = group_;
   }
-  if (group) group->abort_hooks().remove(id);
+  if (group) group->remove_abort_hook(id);
 }
 #endif
 

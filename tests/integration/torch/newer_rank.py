@@ -3,6 +3,7 @@ it. It ends with 0 if everything that it checks holds, with 77 where this torch 
 
 import datetime
 import os
+import queue
 import signal
 import sys
 
@@ -58,7 +59,23 @@ def future_results(rank, size):
     assert [work.get_future_result().wait() for work in together.works] == [FAILED]
 
 
+def hooks_of_works_nobody_waits_for(rank):
+    """Rank 0 keeps two Works that fail by their deadline, one begun before its hook and one behind it."""
+    groups = [dist.new_group(timeout=datetime.timedelta(seconds=1)) for _ in range(2)]
+    called, kept = queue.Queue(), []
+    if rank == 0:
+        kept.append(dist.all_reduce(filled(1.), group=groups[0], async_op=True))
+        for number, group in enumerate(groups):
+            group.register_abort_hook(1, lambda number=number: called.put(number))
+        kept.append(dist.all_reduce(filled(1.), group=groups[1], async_op=True))
+        assert {called.get(timeout=TIMEOUT.total_seconds()) for _ in groups} == {0, 1}
+        for work in kept:
+            refused("timeout", work.wait)
+    dist.barrier()
+
+
 def abort_hooks(rank, size):
+    hooks_of_works_nobody_waits_for(rank)
     called, world, ready = [], dist.group.WORLD, dist.new_group()
     late = dist.new_group(timeout=datetime.timedelta(seconds=1))
 

@@ -9,6 +9,7 @@ from torch_job import FOLDER, ROOT, TorchJobs
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
 NEWER = os.path.join(FOLDER, "newer_rank.py")
+LAYERS = os.path.join(FOLDER, "layers_rank.py")
 RECONFIGURED = os.path.join(FOLDER, "reconfigured_rank.py")
 SKIPPED = 77
 EXAMPLES = os.path.join(ROOT, "docs", "examples", "torch")
@@ -72,6 +73,16 @@ class Torch(TorchJobs):
     def test_results_of_futures(self):
         self.newer("future_results", ((1, 3),), lost=[2])
         self.newer("future_results", ((2, 1),), lost=[1])
+
+    def test_zero_of_torch(self):
+        self.newer("zero", ((1, 4), (2, 2)), program=LAYERS)
+
+    def test_fsdp2_of_torch(self):
+        for case in ("fsdp2", "hybrid", "checkpoints"):
+            self.newer(case, ((1, 4), (2, 2)), program=LAYERS)
+
+    def test_pipelining_of_torch(self):
+        self.newer("pipelining", ((1, 4), (2, 2)), program=LAYERS)
 
     def test_reconfigured(self):
         for case in ("changes", "one_comes_late", "under_way"):
