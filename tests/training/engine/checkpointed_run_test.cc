@@ -29,14 +29,12 @@ TrainerOptions checkpointed_options() {
 // The tensor as the checkpoint's library knows it.
 TrainedTensor trained_tensor(const TensorState& tensor) {
   return {tensor.info->name, Shape(tensor.info->shape.begin(), tensor.info->shape.end()), tensor.parameters,
-          tensor.exp_avg, tensor.exp_avg_sq};
+          tensor.first, tensor.exp_avg, tensor.exp_avg_sq};
 }
 
-ShardTensors shard_of(const Optimizer& optimizer) {
+ShardTensors shard_of(const WrittenState& state) {
   ShardTensors shard;
-  for (const TensorState& tensor : optimizer.tensors()) {
-    if (tensor.written_here) add_views(trained_tensor(tensor), shard);
-  }
+  for (const TensorState& tensor : state.tensors) add_views(trained_tensor(tensor), shard);
   return shard;
 }
 
@@ -65,7 +63,9 @@ class CheckpointedRun : public ::testing::Test {
       ASSERT_TRUE(saver.is_ok());
       for (int64_t step = 0; step < kEnd; ++step) {
         if (step == kSaved) {
-          ASSERT_TRUE(saver.value()->begin(kSaved, shard_of(*trainer.value()->optimizer())).is_ok());
+          const Result<WrittenState> state = trainer.value()->state_to_write();
+          ASSERT_TRUE(state.is_ok()) << state.status().message();
+          ASSERT_TRUE(saver.value()->begin(kSaved, shard_of(state.value())).is_ok());
         }
         const Result<StepResult> done = trainer.value()->step(step);
         ASSERT_TRUE(done.is_ok());

@@ -32,7 +32,8 @@ using State = std::map<std::string, Saved>;
 
 // Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the
 // end.
-State run(const Layout& layout, int64_t first, int64_t end, const State& from, std::vector<double>& losses) {
+State run(const Layout& layout, int64_t first, int64_t end, const State& from, std::vector<double>& losses,
+          const ShardOptions& shards = {}) {
   const FakeShape shape;
   ThreadWorld world(layout);
   State state;
@@ -40,25 +41,31 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
   run_ranks(layout.world_size(), [&](int rank) {
     FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, short_run());
-    ASSERT_TRUE(trainer.is_ok());
+    TrainerOptions options = short_run();
+    options.shards = shards;
+    auto trainer = make_trainer(layout, shape, compute, *messenger, options);
+    ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     const Optimizer& optimizer = *trainer.value()->optimizer();
     for (const TensorState& tensor : optimizer.tensors()) {
       if (from.empty()) break;
       const Saved& saved = from.at(tensor.info->name);
       ASSERT_EQ(saved.shape, tensor.info->shape);
       std::ranges::copy(saved.parameters, tensor.parameters.begin());
-      std::ranges::copy(saved.exp_avg, tensor.exp_avg.begin());
-      std::ranges::copy(saved.exp_avg_sq, tensor.exp_avg_sq.begin());
+      const auto part = [&](const std::vector<float>& whole) {
+        return std::span(whole).subspan(tensor.first, tensor.exp_avg.size());
+      };
+      std::ranges::copy(part(saved.exp_avg), tensor.exp_avg.begin());
+      std::ranges::copy(part(saved.exp_avg_sq), tensor.exp_avg_sq.begin());
     }
     for (int64_t step = first; step < end; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);
       ASSERT_TRUE(done.is_ok()) << done.status().message();
       if (rank == 0) losses.push_back(done.value().loss);
     }
+    const Result<WrittenState> written = trainer.value()->state_to_write();
+    ASSERT_TRUE(written.is_ok()) << written.status().message();
     const std::lock_guard lock(mutex);
-    for (const TensorState& tensor : optimizer.tensors()) {
-      if (!tensor.written_here) continue;
+    for (const TensorState& tensor : written.value().tensors) {
       Saved& saved = state[tensor.info->name];
       saved.shape = tensor.info->shape;
       saved.parameters.assign(tensor.parameters.begin(), tensor.parameters.end());

@@ -59,6 +59,7 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
       ASSERT_TRUE(done.is_ok()) << "rank " << rank << ", step " << step << ": " << done.status().message();
       if (rank == 0) result.steps.push_back(done.value());
     }
+    ASSERT_TRUE(trainer.value()->settle().is_ok());
     const Replica& replica = layout.replica(position.replica);
     EXPECT_LE(compute.greatest_in_flight(),
               most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
