@@ -23,8 +23,8 @@ namespace hdt::training {
 class GradientReducer {
  public:
   // `buckets`: those of plan_shards(). They, sets, memory and messenger must outlive the reducer.
-  GradientReducer(std::span<const BucketShards> buckets, const std::vector<OwnerSet>& sets, UnitMemory& memory,
-                  Messenger& messenger)
+  GradientReducer(std::span<const BucketShards> buckets, const std::vector<OwnerSet>& sets,
+                  UnitMemory& memory, Messenger& messenger)
       : buckets_(buckets), sets_(sets), memory_(memory), messenger_(messenger) {}
 
   // Reports that the gradients of `unit` are complete on this rank. Units must come last first. Starts

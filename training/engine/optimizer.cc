@@ -100,7 +100,8 @@ Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
       if (is_cut(bucket)) {
         const size_t count = tensor.parameters.size();
         tensor.first = 0;
-        for (auto& [whole, written] : {std::pair{&moments[0], &tensor.exp_avg}, {&moments[1], &tensor.exp_avg_sq}}) {
+        for (auto& [whole, written] :
+             {std::pair{&moments[0], &tensor.exp_avg}, {&moments[1], &tensor.exp_avg_sq}}) {
           std::copy_n(whole->begin() + places_[i].element, count, free);
           *written = {free, count};
           free += count;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace hdt::training {
 
@@ -29,10 +28,11 @@ Status check_shard_options(const Layout& layout, const ShardOptions& options) {
   }
   for (const OwnerSet& set : owner_sets(layout)) {
     if (std::ranges::all_of(set.ranks, [&](int rank) { return weights[rank] == 0; })) {
-      return {Code::kInvalidArgument,
-              fmt::format("weights of shards: 0 for all owners (ranks {}) of units {} to {}: nobody would keep "
-                          "their optimizer states",
-                          fmt::join(set.ranks, ", "), set.units.first, set.units.end - 1)};
+      return {
+          Code::kInvalidArgument,
+          fmt::format("weights of shards: 0 for all owners (ranks {}) of units {} to {}: nobody would keep "
+                      "their optimizer states",
+                      fmt::join(set.ranks, ", "), set.units.first, set.units.end - 1)};
     }
   }
   return Status::ok();
@@ -43,13 +43,12 @@ std::vector<size_t> shard_bounds(size_t elements, std::span<const double> weight
   const double largest = std::ranges::max(weights);
   std::vector<double> sums = {0};
   for (const double weight : weights) sums.push_back(sums.back() + weight / largest);
-  const size_t lines = (elements + kShardAlignment - 1) / kShardAlignment;
+  const double lines = static_cast<double>(elements) / kShardAlignment;
   std::vector<size_t> bounds;
   for (const double sum : sums) {
-    // The quotient is at most 1, and exactly 1 from the last positive weight on, whose shard ends with the
-    // elements.
-    const auto line = static_cast<size_t>(std::llround(static_cast<double>(lines) * (sum / sums.back())));
-    bounds.push_back(std::min(line * kShardAlignment, elements));
+    const auto line = static_cast<size_t>(std::llround(lines * (sum / sums.back())));
+    // From the last positive weight on the sum is exactly the last one. That shard ends with the elements.
+    bounds.push_back(sum == sums.back() ? elements : std::min(line * kShardAlignment, elements));
   }
   return bounds;
 }

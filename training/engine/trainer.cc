@@ -21,8 +21,9 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
   }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
   if (options.shards.sharded && options.update) {
-    return Status(Code::kInvalidArgument,
-                  "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
+    return Status(
+        Code::kInvalidArgument,
+        "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
   }
   Result<UnitMemory> memory = UnitMemory::create(compute, messenger);
   if (!memory.is_ok()) return memory.status();
@@ -116,7 +117,8 @@ double Trainer::counted_square_norm() {
   double sum = 0;
   for (const BucketShards& shards : buckets_) {
     if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
-    const std::span<const float> own = memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
+    const std::span<const float> own =
+        memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
     for (const float gradient : own) sum += double{gradient} * gradient;
   }
   return sum;

@@ -99,7 +99,8 @@ class ThreadOperation final : public Operation {
   Status wait() override {
     std::vector<double> result;
     HDT_RETURN_IF_ERROR(sum_.collect(result));
-    if (first_ + values_.size() > result.size()) return {Code::kMismatch, "collective: members differ in size"};
+    if (first_ + values_.size() > result.size())
+      return {Code::kMismatch, "collective: members differ in size"};
     std::ranges::transform(std::span(result).subspan(first_, values_.size()), values_.begin(),
                            [](double value) { return static_cast<float>(value); });
     return Status::ok();

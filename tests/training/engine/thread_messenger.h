@@ -34,7 +34,7 @@ class ThreadWorld {
   // One collective: contributions in the order of members, so that the sum is the same bits every time.
   struct Collective {
     std::map<size_t, std::vector<double>> contributions;  // by member
-    size_t collected = 0;                              // members that have taken the result
+    size_t collected = 0;                                 // members that have taken the result
   };
   // A group of ranks; members call it in the same order.
   struct Group {
