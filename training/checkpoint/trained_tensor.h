@@ -13,8 +13,8 @@
 
 namespace hdt::training {
 
-// A tensor with this name and shape, row-major: whole parameters, and moments of the same elements or of a part
-// of them, as a rank with sharded optimizer states has them.
+// A tensor with this name and shape, row-major: whole parameters, and moments of the same elements or of a
+// part of them, as a rank with sharded optimizer states has them.
 struct TrainedTensor {
   std::string name;
   Shape shape;

@@ -16,10 +16,10 @@ namespace hdt::training {
 // One rank's reductions of a step. The trainer owns it and calls it on its own thread; the sums proceed
 // in the background.
 //
-// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set
-// hold the same units of it and complete them in the same order (last first), so their operations match.
-// Operations of different sets are independent of each other. A bucket that is cut into shards is reduced by a
-// reduce-scatter, so this rank then has the sums of its own shard only.
+// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set hold
+// the same units of it and complete them in the same order (last first), so their operations match.
+// Operations of different sets are independent of each other. A bucket that is cut into shards is reduced by
+// a reduce-scatter, so this rank then has the sums of its own shard only.
 class GradientReducer {
  public:
   // `buckets`: those of plan_shards(). They, sets, memory and messenger must outlive the reducer.
@@ -30,9 +30,9 @@ class GradientReducer {
   // Reports that the gradients of `unit` are complete on this rank. Units must come last first. Starts
   // the bucket that the unit completes; a failure to do so is kept for finish().
   void unit_done(int unit);
-  // Waits for everything that was started. If it succeeds, the gradients of this rank's shards are summed over
-  // their owners, and the next step may begin. What other shards hold is not specified. kInternal: a unit was
-  // not reported.
+  // Waits for everything that was started. If it succeeds, the gradients of this rank's shards are summed
+  // over their owners, and the next step may begin. What other shards hold is not specified. kInternal: a
+  // unit was not reported.
   Status finish();
 
   // Ends the sums under way: their groups fail (Operation).

@@ -70,8 +70,8 @@ void Optimizer::update(int64_t step, double learning_rate, double gradient_scale
 }
 
 // A bucket at a time, so that a rank has the moments of its own tensors and one bucket more. The order of
-// buckets is that of units on every rank, so ranks that share some sets with one and some with another wait for
-// nobody who waits for them.
+// buckets is that of units on every rank, so ranks that share some sets with one and some with another wait
+// for nobody who waits for them.
 Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
   const auto is_cut = [&](size_t bucket) { return !buckets_[bucket].counts.empty(); };
   WrittenState state;

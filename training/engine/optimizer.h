@@ -34,16 +34,16 @@ struct WrittenState {
 };
 
 // Owned by the trainer, used on its thread. It owns the state of this rank's shards and of nothing else: two
-// moments for each element that the rank updates, zeros at first. Of one step all ranks with a shard must have
-// the same sums, so that their states stay parts of one.
+// moments for each element that the rank updates, zeros at first. Of one step all ranks with a shard must
+// have the same sums, so that their states stay parts of one.
 class Optimizer {
  public:
   // `memory`, `sets` and `buckets` must outlive the optimizer. `buckets`: those of plan_shards().
   Optimizer(UnitMemory& memory, const AdamWOptions& options, const std::vector<OwnerSet>& sets,
             std::span<const BucketShards> buckets, int rank);
 
-  // The update of step 0, 1, ..., which AdamW's bias correction depends on, of this rank's shards. The gradients
-  // in memory times `gradient_scale` are those of the mean.
+  // The update of step 0, 1, ..., which AdamW's bias correction depends on, of this rank's shards. The
+  // gradients in memory times `gradient_scale` are those of the mean.
   void update(int64_t step, double learning_rate, double gradient_scale);
 
   // All tensors of this rank, in the order of units and of memory. The spans stay valid as long as the
@@ -52,8 +52,8 @@ class Optimizer {
   // The elements of one moment, that is of this rank's shards with less than a cache line of padding each.
   size_t state_elements() const { return first_moment_.size(); }
 
-  // The tensors that this rank writes. Where buckets are cut, their moments are gathered, bucket by bucket: all
-  // ranks must call it then, with the parameters whole.
+  // The tensors that this rank writes. Where buckets are cut, their moments are gathered, bucket by bucket:
+  // all ranks must call it then, with the parameters whole.
   Result<WrittenState> state_to_write(Messenger& messenger) const;
 
  private:

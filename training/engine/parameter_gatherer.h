@@ -1,4 +1,5 @@
-// parameter_gatherer.h: after an update of shards, every owner gets the parameters that the others have updated.
+// parameter_gatherer.h: after an update of shards, every owner gets the parameters that the others have
+// updated.
 #pragma once
 
 #include <span>

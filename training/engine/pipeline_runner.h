@@ -30,10 +30,10 @@ class PipelineRunner {
   static Result<PipelineRunner> create(const Layout& layout, Position position, ScheduleKind schedule,
                                        StageCompute& compute, Messenger& messenger);
 
-  // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere.
-  // `unit_done` is called during the last backward, when the gradients of a unit are complete for the step.
-  // `before_forward` is called once, before the first forward, when the stage's input has come; an error of it
-  // ends the step.
+  // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere. `unit_done`
+  // is called during the last backward, when the gradients of a unit are complete for the step.
+  // `before_forward` is called once, before the first forward, when the stage's input has come; an error of
+  // it ends the step.
   Result<LossSum> run(
       const SampleReader& samples, const StageCompute::UnitDone& unit_done,
       const std::function<Status()>& before_forward = [] { return Status::ok(); });

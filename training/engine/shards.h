@@ -4,7 +4,8 @@
 //
 // Every bucket is cut into shards of its own, in proportion to the weights of the owners. So the sum of a
 // bucket goes to all owners as soon as it is complete, and a rank's shards together have its fraction of all
-// parameters. The shards are ranges of the flat memory; where a tensor begins or ends does not matter to them.
+// parameters. The shards are ranges of the flat memory; where a tensor begins or ends does not matter to
+// them.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +26,20 @@ inline constexpr size_t kShardAlignment = 64 / sizeof(float);
 struct ShardOptions {
   // Whether each owner keeps a shard only (--use-distributed-optimizer).
   bool sharded = false;
-  // By rank: how much of the state it keeps, in proportion to the other owners of its units. Empty: all alike.
+  // By rank: how much of the state it keeps, in proportion to the other owners of its units. Empty: all
+  // alike.
   std::vector<double> weights;
 };
 
-// kInvalidArgument: not one weight for each rank, a weight that is negative or not finite, or owners of a unit
-// that all have weight 0. Weights without `sharded` are refused, too.
+// kInvalidArgument: not one weight for each rank, a weight that is negative or not finite, or owners of a
+// unit that all have weight 0. Weights without `sharded` are refused, too.
 Status check_shard_options(const Layout& layout, const ShardOptions& options);
 
-// Cuts `elements` into one shard for each weight, in their order: shard i is bounds[i] .. bounds[i + 1] - 1 of
-// the bounds.size() == weights.size() + 1 bounds. Shards begin at multiples of kShardAlignment and cover
+// Cuts `elements` into one shard for each weight, in their order: shard i is bounds[i] .. bounds[i + 1] - 1
+// of the bounds.size() == weights.size() + 1 bounds. Shards begin at multiples of kShardAlignment and cover
 // everything once; each is within one alignment of its proportion. Weight 0 has no elements; another weight
-// may have none either, where there are few. The weights are finite and not negative, and one is positive. The
-// same on every machine: no sum is rounded in another order.
+// may have none either, where there are few. The weights are finite and not negative, and one is positive.
+// The same on every machine: no sum is rounded in another order.
 std::vector<size_t> shard_bounds(size_t elements, std::span<const double> weights);
 
 // A bucket and the part of it that this rank updates.

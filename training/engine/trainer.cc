@@ -55,8 +55,8 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
 Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 1. Backward adds to the gradients, so they start at zero.
   std::ranges::fill(memory_.all_gradients(), 0.0F);
-  // 2. Forward and backward. The reducer starts buckets from inside the last backward. The parameters that other
-  //    ranks have updated in the step before may come until the first forward.
+  // 2. Forward and backward. The reducer starts buckets from inside the last backward. What
+  //    other ranks have updated in the step before may come until the first forward.
   Result<LossSum> loss =
       runner_.run([this, step](int64_t index, std::span<int64_t> tokens) { batches_(step, index, tokens); },
                   [this](int unit) { reducer_.unit_done(unit); }, [this] { return settle(); });

@@ -78,13 +78,13 @@ class Trainer {
   // `sums`, as many on every rank, come back summed over all ranks, without an operation of their own.
   Result<StepResult> step(int64_t step, std::span<double> sums = {});
 
-  // With sharded states the parameters that others have updated come in the background, until the first forward
-  // of the next step. Waits for them. To be called after the last step, and before anybody reads parameters
-  // between steps; without sharded states there is nothing to wait for. A trainer that is destroyed without it
-  // gives the run up (Operation).
+  // With sharded states the parameters that others have updated come in the background, until the first
+  // forward of the next step. Waits for them. To be called after the last step, and before anybody reads
+  // parameters between steps; without sharded states there is nothing to wait for. A trainer that is
+  // destroyed without it gives the run up (Operation).
   Status settle() { return gatherer_.finish(); }
-  // What this rank writes into a checkpoint between two steps. All ranks call it after the same step. Not with
-  // an update of the caller's.
+  // What this rank writes into a checkpoint between two steps. All ranks call it after the same step. Not
+  // with an update of the caller's.
   Result<WrittenState> state_to_write();
 
   // Ends this rank's messages and sums, so that no rank waits for them. The parameters stay. step() may not
@@ -97,8 +97,8 @@ class Trainer {
  private:
   Trainer(const Layout& layout, Messenger& messenger, BatchReader batches, const TrainerOptions& options,
           UnitMemory memory, PipelineRunner runner);
-  // The square norm of the gradients that this rank counts: its shards, and of what is not cut the units whose
-  // first owner it is. So each gradient is counted once.
+  // The square norm of the gradients that this rank counts: its shards, and of what is not cut the units
+  // whose first owner it is. So each gradient is counted once.
   double counted_square_norm();
   // The lowest rank with `mine`, or -1 if there is none. Collective.
   Result<int> first_of(bool mine);

@@ -28,8 +28,8 @@ class UnitMemory {
   }
   std::span<float> parameters(int unit) { return {parameters_.get() + start(unit), size(unit)}; }
   std::span<float> gradients(int unit) { return {gradients_.get() + start(unit), size(unit)}; }
-  // The parameters, or gradients, of consecutive units as one span, with the padding between them, which stays
-  // zero.
+  // The parameters, or gradients, of consecutive units as one span, with the padding between them, which
+  // stays zero.
   std::span<float> parameters(UnitRange units) {
     return {parameters_.get() + start(units.first), size(units)};
   }

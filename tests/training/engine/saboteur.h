@@ -12,8 +12,8 @@ enum class Fault {
   kStaleParameters,
   // The last rank counts its gradients twice in the norm.
   kNormCountedTwice,
-  // Gradients are weighted such that each kind of replica (size and count of micro-batches) has the same weight,
-  // and not each sample.
+  // Gradients are weighted such that each kind of replica (size and count of micro-batches) has the same
+  // weight, and not each sample.
   kKindsWeighAlike,
   // Each micro-batch has the same weight, whatever its size.
   kSizesDoNotWeigh,

@@ -1,5 +1,5 @@
-// sharded_equality_test.cc: training with sharded optimizer states is training without, and both are training in
-// one process; and the check that says so finds every fault that is put in on purpose.
+// sharded_equality_test.cc: training with sharded optimizer states is training without, and both are training
+// in one process; and the check that says so finds every fault that is put in on purpose.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ bool near(double found, double expected, double relative) {
   return std::abs(found - expected) <= relative * std::abs(expected);
 }
 
-// How the two runs differ beyond rounding, "" if they do not; also if the replicas of `run` are not one model.
+// How the two runs differ beyond rounding, "" if they do not; also if the replicas of `run` are not one
+// model.
 std::string difference(const RunResult& run, const RunResult& expected) {
   if (run.steps.size() != kComparedSteps || expected.steps.size() != kComparedSteps)
     return "a run has not ended";

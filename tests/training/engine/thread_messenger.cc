@@ -147,8 +147,8 @@ class ThreadMessenger final : public Messenger {
     return started(owner_set, values, add, 0, values);
   }
 
-  // As long as an operation is under way, nobody may use what it writes. So nan stands there, and stays in what
-  // the operation leaves unspecified.
+  // As long as an operation is under way, nobody may use what it writes. So nan stands there, and stays in
+  // what the operation leaves unspecified.
   Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
                                              std::span<const size_t> counts) override {
     const size_t first = first_of_own(owner_set, counts);

@@ -27,7 +27,8 @@ inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<i
   }
 }
 
-// A trainer of synthetic samples. `offset` is added to the index of each, for ranks that shall read wrong ones.
+// A trainer of synthetic samples. `offset` is added to the index of each, for ranks that shall read wrong
+// ones.
 inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, const FakeShape& shape,
                                                      FakeCompute& compute, Messenger& messenger,
                                                      const TrainerOptions& options, int64_t offset = 0) {
