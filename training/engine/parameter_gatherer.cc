@@ -1,13 +1,12 @@
 // parameter_gatherer.cc: starts the allgathers first unit first, and waits for them.
 #include "training/engine/parameter_gatherer.h"
 
-#include <ranges>
-
 namespace hdt::training {
 
 // Buckets are in the order of backward.
 void ParameterGatherer::start() {
-  for (const BucketShards& shards : std::views::reverse(buckets_)) {
+  for (size_t bucket = buckets_.size(); bucket > 0; --bucket) {
+    const BucketShards& shards = buckets_[bucket - 1];
     if (shards.counts.empty() || !failure_.is_ok()) continue;
     Result<Pending> started = messenger_.all_gather_over_owners(
         shards.bucket.owner_set, memory_.parameters(shards.bucket.units), shards.counts);
