@@ -150,8 +150,8 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_flag(
       "--use-distributed-optimizer", trainer.shards.sharded,
-      "of the ranks that hold the same layers, each keeps AdamW's moments of its own shard only, and "
-      "updates that (ZeRO-1)");
+      "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
+      "that (ZeRO-1)");
   app.add_option(
          "--optimizer-shard-weights", trainer.shards.weights,
          "w0 w1 ...: a weight for each rank, such as the memory that it has left: shards are as large in "

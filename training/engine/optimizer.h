@@ -34,8 +34,8 @@ struct WrittenState {
 };
 
 // Owned by the trainer, used on its thread. It owns the state of this rank's shards and of nothing else: two
-// moments for each element that the rank updates, zeros at first. Of one step all ranks with a shard must
-// have the same sums, so that their states stay parts of one.
+// moments for each element that the rank updates, zeros at first. All ranks must update with the sums
+// of the same step, so that their states stay parts of one.
 class Optimizer {
  public:
   // `memory`, `sets` and `buckets` must outlive the optimizer. `buckets`: those of plan_shards().
