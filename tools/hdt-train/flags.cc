@@ -47,6 +47,8 @@ constexpr const char* kExamples =
 constexpr int kMost = 1'000'000;
 // Short enough for small models; a run of fewer than 200 steps warms up for a tenth of them.
 constexpr int64_t kDefaultWarmUp = 20;  // steps
+// Bytes of memory will do as weights, too.
+constexpr double kMostWeight = 1e18;
 
 // Flags of the model's shape.
 void add_model(CLI::App& app, TrainFlags& flags) {
@@ -146,6 +148,17 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
                  "gradients reduced by one operation, in elements")
       ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
+  app.add_flag(
+      "--use-distributed-optimizer", trainer.shards.sharded,
+      "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
+      "that (ZeRO-1)");
+  app.add_option(
+         "--optimizer-shard-weights", trainer.shards.weights,
+         "w0 w1 ...: a weight for each rank, such as the memory that it has left: shards are as large in "
+         "proportion; 0: none (default: all alike)")
+      ->type_name("W ...")
+      ->check(number(0, kMostWeight))
+      ->trigger_on_parse();
   app.add_option("--threads", flags.threads, "threads of a torch operation")
       ->check(whole(1, 1024))
       ->capture_default_str();
@@ -304,6 +317,8 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}", *flags.lr_warmup_iters,
                        flags.train_iters);
   }
+  if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
+    return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
   if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)

@@ -113,14 +113,17 @@ Status train(const Run& run, Outcome& outcome) {
     if (run.reporter != nullptr)
       HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
     if (run.saving == nullptr) continue;
-    const Result<bool> stop = run.saving->step_done(outcome.done, sums, *run.trainer.optimizer());
+    const Result<bool> stop = run.saving->step_done(outcome.done, sums, run.trainer);
     if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
     outcome.stopped = stop.value();
   }
+  // Whoever uses the parameters from here on needs all of them.
+  const Status whole = run.trainer.settle();
+  if (!whole.is_ok()) return run.failed_in(outcome.done, whole);
   if (run.saving == nullptr || outcome.done == first) return Status::ok();
   // A step that has diverged has changed nothing, but it is not worth a checkpoint; the one under way is.
-  const Status saved = outcome.last.diverged ? run.saving->settle()
-                                             : run.saving->finish(outcome.done, *run.trainer.optimizer());
+  const Status saved =
+      outcome.last.diverged ? run.saving->settle() : run.saving->finish(outcome.done, run.trainer);
   return saved.is_ok() ? saved : run.failed_in(outcome.done, saved);
 }
 

@@ -51,6 +51,8 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!slow_down.is_ok()) return refuse(rank, slow_down);
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
+  const Status shards = training::check_shard_options(layout.value(), flags.trainer.shards);
+  if (!shards.is_ok()) return refuse(rank, {shards.code(), "--optimizer-shard-weights: " + shards.message()});
   // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
   Result<std::optional<training::Checkpoint>> resume = open_resume(flags, rank);

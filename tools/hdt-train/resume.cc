@@ -117,8 +117,9 @@ Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const
 
 training::TrainedTensor trained_tensor(const training::TensorState& tensor) {
   const std::vector<int64_t>& shape = tensor.info->shape;
-  return {tensor.info->name, training::Shape(shape.begin(), shape.end()), tensor.parameters, tensor.exp_avg,
-          tensor.exp_avg_sq};
+  return {tensor.info->name, training::Shape(shape.begin(), shape.end()),
+          tensor.parameters, tensor.first,
+          tensor.exp_avg,    tensor.exp_avg_sq};
 }
 
 Status load_tensors(Checkpoint& checkpoint, const training::Optimizer& optimizer) {

@@ -33,7 +33,8 @@ Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& fl
 // A tensor of the optimizer as the checkpoint's library knows it.
 training::TrainedTensor trained_tensor(const training::TensorState& tensor);
 
-// Reads parameters and moments of this rank's tensors. kInvalidArgument names the tensor and the file.
+// Reads the parameters of this rank's tensors, and the moments of its shards. kInvalidArgument names the
+// tensor and the file.
 Status load_tensors(training::Checkpoint& checkpoint, const training::Optimizer& optimizer);
 
 }  // namespace hdt::tools

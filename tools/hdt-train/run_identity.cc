@@ -57,6 +57,13 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                   trainer.adamw.beta2, trainer.adamw.epsilon, trainer.clip_gradient_norm,
                   trainer.bucket_elements),
       "optimizer settings", messenger));
+  HDT_RETURN_IF_ERROR(check_same(
+      trainer.shards.sharded ? fmt::format("one a rank, weights {}",
+                                           trainer.shards.weights.empty()
+                                               ? "1"
+                                               : fmt::format("{}", fmt::join(trainer.shards.weights, " ")))
+                             : "none",
+      "shards of the optimizer", messenger));
   HDT_RETURN_IF_ERROR(
       check_same(flags.save.empty() ? "none" : fmt::format("every {} steps", flags.save_interval),
                  "checkpoints to save", messenger));

@@ -29,11 +29,9 @@ constexpr char kFailed = '-';
 constexpr int64_t kRoundMs = 1000;
 constexpr int kMostRounds = 4 * 3600;
 
-training::ShardTensors written_here(const training::Optimizer& optimizer) {
+training::ShardTensors shard_of(const training::WrittenState& state) {
   training::ShardTensors tensors;
-  for (const TensorState& tensor : optimizer.tensors()) {
-    if (tensor.written_here) training::add_views(trained_tensor(tensor), tensors);
-  }
+  for (const TensorState& tensor : state.tensors) training::add_views(trained_tensor(tensor), tensors);
   return tensors;
 }
 
@@ -111,19 +109,19 @@ std::array<double, Saving::kSums> Saving::sums() {
 }
 
 Result<bool> Saving::step_done(int64_t done, const std::array<double, kSums>& totals,
-                               const training::Optimizer& optimizer) {
+                               training::Trainer& trainer) {
   if (under_way_ && totals[1] == world_.size()) HDT_RETURN_IF_ERROR(conclude());
   if (flags_.save_interval > 0 && done % flags_.save_interval == 0) {
     HDT_RETURN_IF_ERROR(settle());
-    begin(done, optimizer);
+    HDT_RETURN_IF_ERROR(begin(done, trainer));
   }
   return totals[0] > 0;
 }
 
-Status Saving::finish(int64_t done, const training::Optimizer& optimizer) {
+Status Saving::finish(int64_t done, training::Trainer& trainer) {
   HDT_RETURN_IF_ERROR(settle());
   // A save of this very step that has failed is tried again: space may have been made.
-  if (saved_ != done || !failure_.is_ok()) begin(done, optimizer);
+  if (saved_ != done || !failure_.is_ok()) HDT_RETURN_IF_ERROR(begin(done, trainer));
   return settle();
 }
 
@@ -143,11 +141,15 @@ Status Saving::settle() {
                                       flags_.save, *under_way_, kMostRounds * kRoundMs / 1000)};
 }
 
-void Saving::begin(int64_t done, const training::Optimizer& optimizer) {
+// Moments that are gathered from other ranks are needed until the saver has its copy.
+Status Saving::begin(int64_t done, training::Trainer& trainer) {
   under_way_ = saved_ = done;
   ended_.reset();
-  const Status begun = saver_->begin(done, written_here(optimizer));
+  const Result<training::WrittenState> state = trainer.state_to_write();
+  if (!state.is_ok()) return state.status();
+  const Status begun = saver_->begin(done, shard_of(state.value()));
   if (!begun.is_ok()) ended_ = CheckpointSaver::Progress{CheckpointSaver::Phase::kFailed, {}, begun};
+  return Status::ok();
 }
 
 bool Saving::own_part_ended() {

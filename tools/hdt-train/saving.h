@@ -14,7 +14,7 @@
 #include "tools/hdt-train/flags.h"
 #include "training/checkpoint/checkpoint_folder.h"
 #include "training/checkpoint/checkpoint_saver.h"
-#include "training/engine/optimizer.h"
+#include "training/engine/trainer.h"
 
 namespace hdt::tools {
 
@@ -37,11 +37,10 @@ class Saving {
   // To be called after each step with what came back. `done` counts the complete steps. Publishes what all
   // ranks have written; begins the checkpoint of this step if it is due, after the one before. Returns
   // whether the run should stop. An error is one of communication.
-  Result<bool> step_done(int64_t done, const std::array<double, kSums>& totals,
-                         const training::Optimizer& optimizer);
+  Result<bool> step_done(int64_t done, const std::array<double, kSums>& totals, training::Trainer& trainer);
   // Saves step `done` unless there is a checkpoint of it, and waits until all is published. The status of the
   // last save is in failure().
-  Status finish(int64_t done, const training::Optimizer& optimizer);
+  Status finish(int64_t done, training::Trainer& trainer);
   // As finish(), without a new checkpoint.
   Status settle();
 
@@ -53,7 +52,8 @@ class Saving {
  private:
   Saving(const TrainFlags& flags, training::TrainingState state, int64_t batch_size, std::string newest,
          Communicator& world);
-  void begin(int64_t done, const training::Optimizer& optimizer);
+  // Copies this rank's part and has it written. An error is one of communication.
+  Status begin(int64_t done, training::Trainer& trainer);
   // Whether this rank's part is at its end.
   bool own_part_ended();
   // All ranks' parts are at their ends: publishes the checkpoint, or reports why there is none.

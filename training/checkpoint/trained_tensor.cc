@@ -17,8 +17,10 @@ void add_expected(const std::string& name, uint64_t elements, std::vector<Expect
 
 Status read_trained(Checkpoint& checkpoint, const TrainedTensor& tensor) {
   HDT_RETURN_IF_ERROR(checkpoint.read(tensor.name, 0, tensor.parameters));
-  HDT_RETURN_IF_ERROR(checkpoint.read(tensor.name + kFirstMomentSuffix, 0, tensor.exp_avg));
-  return checkpoint.read(tensor.name + kSecondMomentSuffix, 0, tensor.exp_avg_sq);
+  // A part costs reading and hashing the whole tensor, so who has none leaves it to those who have.
+  if (tensor.exp_avg.empty()) return Status::ok();
+  HDT_RETURN_IF_ERROR(checkpoint.read(tensor.name + kFirstMomentSuffix, tensor.first, tensor.exp_avg));
+  return checkpoint.read(tensor.name + kSecondMomentSuffix, tensor.first, tensor.exp_avg_sq);
 }
 
 }  // namespace hdt::training

@@ -3,21 +3,17 @@
 
 namespace hdt::training {
 
-GradientReducer::GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& memory, Messenger& messenger,
-                                 size_t bucket_elements)
-    : sets_(sets),
-      memory_(memory),
-      messenger_(messenger),
-      buckets_(plan_buckets(
-          sets, memory.units(), [&memory](int unit) { return memory.size(unit); }, bucket_elements)) {}
-
 // Buckets hold consecutive units, last first, so a bucket is complete with its first unit. A set with
 // one rank has nothing to sum.
 void GradientReducer::unit_done(int unit) {
-  if (!failure_.is_ok() || next_ == buckets_.size() || unit != buckets_[next_].units.first) return;
-  const Bucket& bucket = buckets_[next_++];
-  if (sets_[bucket.owner_set].ranks.size() == 1) return;
-  Result<Pending> started = messenger_.sum_over_owners(bucket.owner_set, memory_.gradients(bucket.units));
+  if (!failure_.is_ok() || next_ == buckets_.size() || unit != buckets_[next_].bucket.units.first) return;
+  const BucketShards& shards = buckets_[next_++];
+  const int set = shards.bucket.owner_set;
+  if (sets_[set].ranks.size() == 1) return;
+  const std::span<float> gradients = memory_.gradients(shards.bucket.units);
+  Result<Pending> started = shards.counts.empty()
+                                ? messenger_.sum_over_owners(set, gradients)
+                                : messenger_.reduce_scatter_over_owners(set, gradients, shards.counts);
   if (started.is_ok()) {
     pending_.push_back(started.take());
   } else {

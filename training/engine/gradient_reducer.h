@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "training/engine/messenger.h"
 #include "training/engine/ownership.h"
+#include "training/engine/shards.h"
 #include "training/engine/unit_memory.h"
 
 namespace hdt::training {
@@ -14,20 +16,23 @@ namespace hdt::training {
 // One rank's reductions of a step. The trainer owns it and calls it on its own thread; the sums proceed
 // in the background.
 //
-// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set
-// hold the same units of it and complete them in the same order (last first), so their operations match.
-// Operations of different sets are independent of each other.
+// A bucket is started when the gradients of its last missing unit are complete. Members of an owner set hold
+// the same units of it and complete them in the same order (last first), so their operations match.
+// Operations of different sets are independent of each other. A bucket that is cut into shards is reduced by
+// a reduce-scatter, so this rank then has the sums of its own shard only.
 class GradientReducer {
  public:
-  // `bucket_elements`: see plan_buckets(). Sets, memory and messenger must outlive the reducer.
-  GradientReducer(const std::vector<OwnerSet>& sets, UnitMemory& memory, Messenger& messenger,
-                  size_t bucket_elements);
+  // `buckets`: those of plan_shards(). They, sets, memory and messenger must outlive the reducer.
+  GradientReducer(std::span<const BucketShards> buckets, const std::vector<OwnerSet>& sets,
+                  UnitMemory& memory, Messenger& messenger)
+      : buckets_(buckets), sets_(sets), memory_(memory), messenger_(messenger) {}
 
   // Reports that the gradients of `unit` are complete on this rank. Units must come last first. Starts
   // the bucket that the unit completes; a failure to do so is kept for finish().
   void unit_done(int unit);
-  // Waits for everything that was started. If it succeeds, gradients are summed over their owners, and
-  // the next step may begin. kInternal: a unit was not reported.
+  // Waits for everything that was started. If it succeeds, the gradients of this rank's shards are summed
+  // over their owners, and the next step may begin. What other shards hold is not specified. kInternal: a
+  // unit was not reported.
   Status finish();
 
   // Ends the sums under way: their groups fail (Operation).
@@ -35,10 +40,10 @@ class GradientReducer {
   int buckets() const { return static_cast<int>(buckets_.size()); }
 
  private:
+  std::span<const BucketShards> buckets_;  // in the order of completion
   const std::vector<OwnerSet>& sets_;
   UnitMemory& memory_;
   Messenger& messenger_;
-  std::vector<Bucket> buckets_;  // in the order of completion
   // The bucket that is completed next; back to 0 with finish().
   size_t next_ = 0;
   std::vector<Pending> pending_;  // sums under way

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -80,6 +81,22 @@ class HdtMessenger final : public Messenger {
     return started(owners, [&] { return owners.all_reduce_async(values); });
   }
 
+  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+                                             std::span<const size_t> counts) override {
+    Communicator& owners = owners_.at(owner_set);
+    const std::vector<size_t> starts = starts_of(counts);
+    const std::span<float> own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
+    return started(owners, [&] { return owners.reduce_scatter_v_async(values, own, counts); });
+  }
+
+  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+                                         std::span<const size_t> counts) override {
+    Communicator& owners = owners_.at(owner_set);
+    const std::vector<size_t> starts = starts_of(counts);
+    const std::span<float> own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
+    return started(owners, [&] { return owners.all_gather_v_async(own, values, counts, starts); });
+  }
+
   Status sum_over_world(std::span<double> values) override {
     return status_of([&] { world_.all_reduce(values); });
   }
@@ -88,6 +105,13 @@ class HdtMessenger final : public Messenger {
   }
 
  private:
+  // Where each member's part begins. A member's place in the set is its rank in the set's group (connect()).
+  static std::vector<size_t> starts_of(std::span<const size_t> counts) {
+    std::vector<size_t> starts(counts.size());
+    std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), size_t{0});
+    return starts;
+  }
+
   // The operation that `begin` begins on `comm`.
   template <typename Begin>
   static Result<Pending> started(const Communicator& comm, Begin begin) {

@@ -46,6 +46,17 @@ class Messenger {
   // Sums in place over the ranks of the owner set with that index. Members of a set call it in the same
   // order for that set, with the same length.
   virtual Result<Pending> sum_over_owners(int owner_set, std::span<float> values) = 0;
+  // The same with a part for each member, in the order of the set's ranks: member i's part has counts[i]
+  // values and follows those of the members before it. The counts are the same on all members, their sum is
+  // that of the values, and 0 is allowed. They are not needed after the call has returned.
+  //
+  // Reduce-scatter: each member gets the sums of its own part, in place. What becomes of the values of other
+  // parts is not specified.
+  virtual Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+                                                     std::span<const size_t> counts) = 0;
+  // Allgather: each member's part replaces what the other members have in its place.
+  virtual Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+                                                 std::span<const size_t> counts) = 0;
 
   // In place, over all ranks, which all call it.
   virtual Status sum_over_world(std::span<double> values) = 0;

@@ -36,6 +36,7 @@ PipelineRunner::PipelineRunner(const Layout& layout, Position position, Schedule
     if (action == PipelineAction::kBackward || action == PipelineAction::kWeightGradient)
       last_gradient_ = index;
   }
+  while (schedule_[first_forward_].action != PipelineAction::kForward) ++first_forward_;
 }
 
 Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, ScheduleKind schedule,
@@ -74,11 +75,13 @@ Status PipelineRunner::allocate() {
   return Status::ok();
 }
 
-Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageCompute::UnitDone& unit_done) {
+Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageCompute::UnitDone& unit_done,
+                                    const std::function<Status()>& before_forward) {
   LossSum loss;
   // The first receive is posted before anything is computed; each further one when its predecessor has come.
   HDT_RETURN_IF_ERROR(post_next_receive(0));
   for (size_t index = 0; index < schedule_.size(); ++index) {
+    if (index == first_forward_) HDT_RETURN_IF_ERROR(before_forward());
     HDT_RETURN_IF_ERROR(take(index, samples, unit_done, loss));
   }
   for (Slot& slot : slots_) {

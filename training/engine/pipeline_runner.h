@@ -30,9 +30,13 @@ class PipelineRunner {
   static Result<PipelineRunner> create(const Layout& layout, Position position, ScheduleKind schedule,
                                        StageCompute& compute, Messenger& messenger);
 
-  // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere.
-  // `unit_done` is called during the last backward, when the gradients of a unit are complete for the step.
-  Result<LossSum> run(const SampleReader& samples, const StageCompute::UnitDone& unit_done);
+  // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere. `unit_done`
+  // is called during the last backward, when the gradients of a unit are complete for the step.
+  // `before_forward` is called once, before the first forward, when the stage's input has come; an error of
+  // it ends the step.
+  Result<LossSum> run(
+      const SampleReader& samples, const StageCompute::UnitDone& unit_done,
+      const std::function<Status()>& before_forward = [] { return Status::ok(); });
   // Ends the messages under way: the replica's group fails (Operation). The buffers are gone then.
   void give_up() {
     receive_.reset();
@@ -84,6 +88,8 @@ class PipelineRunner {
   // The step of the schedule after which nothing more is added to gradients: the last backward, or the last
   // second part of one.
   size_t last_gradient_ = 0;
+  // The first forward of the schedule.
+  size_t first_forward_ = 0;
   std::vector<Slot> slots_;
   Pending receive_;          // posted early
   size_t receive_step_ = 0;  // the step that it is for

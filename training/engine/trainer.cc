@@ -19,6 +19,12 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
   if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
+  HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
+  if (options.shards.sharded && options.update) {
+    return Status(
+        Code::kInvalidArgument,
+        "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
+  }
   Result<UnitMemory> memory = UnitMemory::create(compute, messenger);
   if (!memory.is_ok()) return memory.status();
   for (int unit = compute.units().first; unit < compute.units().end; ++unit)
@@ -30,7 +36,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));
 }
 
-// The order of the members matters: the reducer and the optimizer refer to the sets and to the memory.
+// The order of the members matters: the last three refer to the sets, the memory and the buckets.
 Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches,
                  const TrainerOptions& options, UnitMemory memory, PipelineRunner runner)
     : options_(options),
@@ -39,20 +45,23 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
       sets_(owner_sets(layout)),
       memory_(std::move(memory)),
       runner_(std::move(runner)),
-      reducer_(sets_, memory_, messenger, options.bucket_elements) {
-  if (!options.update) optimizer_.emplace(memory_, options.adamw, sets_, messenger.rank());
+      buckets_(plan_shards(sets_, memory_, messenger.rank(), options.bucket_elements, options.shards)),
+      reducer_(buckets_, sets_, memory_, messenger),
+      gatherer_(buckets_, memory_, messenger) {
+  if (!options.update) optimizer_.emplace(memory_, options.adamw, sets_, buckets_, messenger.rank());
 }
 
 // In the order of the numbers below.
 Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 1. Backward adds to the gradients, so they start at zero.
   std::ranges::fill(memory_.all_gradients(), 0.0F);
-  // 2. Forward and backward. The reducer starts buckets from inside the last backward.
+  // 2. Forward and backward. The reducer starts buckets from inside the last backward. What
+  //    other ranks have updated in the step before may come until the first forward.
   Result<LossSum> loss =
       runner_.run([this, step](int64_t index, std::span<int64_t> tokens) { batches_(step, index, tokens); },
-                  [this](int unit) { reducer_.unit_done(unit); });
+                  [this](int unit) { reducer_.unit_done(unit); }, [this] { return settle(); });
   if (!loss.is_ok()) return loss.status();
-  // 3. All gradients are now sums over their owners.
+  // 3. The gradients of this rank's shards are now sums over their owners.
   HDT_RETURN_IF_ERROR(reducer_.finish());
 
   // 4. Loss, tokens and the square norm are summed over the world in one small operation.
@@ -102,13 +111,15 @@ Result<int> Trainer::first_of(bool mine) {
   return greatest[0] == 0 ? -1 : messenger_.size() - static_cast<int>(greatest[0]);
 }
 
-// Replicas have the same sums, so each unit is counted by its first owner only. The padding between
-// units is zero and adds nothing. Summed in double, as millions of squares would lose digits in float.
+// Owners of what is not cut have the same sums, so the first one counts it. The padding between units is zero
+// and adds nothing. Summed in double, as millions of squares would lose digits in float.
 double Trainer::counted_square_norm() {
   double sum = 0;
-  for (const OwnerSet& set : sets_) {
-    if (set.ranks.front() != messenger_.rank()) continue;
-    for (const float gradient : memory_.gradients(set.units)) sum += double{gradient} * gradient;
+  for (const BucketShards& shards : buckets_) {
+    if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
+    const std::span<const float> own =
+        memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
+    for (const float gradient : own) sum += double{gradient} * gradient;
   }
   return sum;
 }
@@ -116,6 +127,12 @@ double Trainer::counted_square_norm() {
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
   if (options_.update) return options_.update(gradient_scale);
   optimizer_->update(step, learning_rate, gradient_scale);
+  gatherer_.start();
+}
+
+Result<WrittenState> Trainer::state_to_write() {
+  HDT_RETURN_IF_ERROR(settle());
+  return optimizer_->state_to_write(messenger_);
 }
 
 }  // namespace hdt::training

@@ -20,7 +20,9 @@
 #include "training/engine/messenger.h"
 #include "training/engine/optimizer.h"
 #include "training/engine/ownership.h"
+#include "training/engine/parameter_gatherer.h"
 #include "training/engine/pipeline_runner.h"
+#include "training/engine/shards.h"
 #include "training/engine/unit_memory.h"
 
 namespace hdt::training {
@@ -35,8 +37,10 @@ struct TrainerOptions {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
   size_t bucket_elements = size_t{1} << 20;
+  // How the optimizer's states are shared out among the owners of a unit.
+  ShardOptions shards;
   // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the
-  // gradients in memory those of the mean over all tokens, and clips them.
+  // gradients in memory those of the mean over all tokens, and clips them. Not with sharded states.
   std::function<void(double gradient_scale)> update;
 };
 
@@ -61,7 +65,7 @@ class Trainer {
   using BatchReader = std::function<void(int64_t step, int64_t index, std::span<int64_t> tokens)>;
 
   // Compute and messenger must outlive the trainer. Parameters get their start values. Fails if memory
-  // cannot be allocated.
+  // cannot be allocated, or with kInvalidArgument if layout, compute and options do not go together.
   static Result<std::unique_ptr<Trainer>> create(const Layout& layout, StageCompute& compute,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options);
@@ -74,9 +78,18 @@ class Trainer {
   // `sums`, as many on every rank, come back summed over all ranks, without an operation of their own.
   Result<StepResult> step(int64_t step, std::span<double> sums = {});
 
+  // With sharded states the parameters that others have updated come in the background, until the first
+  // forward of the next step. Waits for them. To be called after the last step, and before anybody reads
+  // parameters between steps; without sharded states there is nothing to wait for. A trainer that is
+  // destroyed without it gives the run up (Operation).
+  Status settle() { return gatherer_.finish(); }
+  // What this rank writes into a checkpoint between two steps. All ranks call it after the same step. Not
+  // with an update of the caller's.
+  Result<WrittenState> state_to_write();
+
   // Ends this rank's messages and sums, so that no rank waits for them. The parameters stay. step() may not
   // be called any more.
-  void give_up() { runner_.give_up(), reducer_.give_up(); }
+  void give_up() { runner_.give_up(), reducer_.give_up(), gatherer_.give_up(); }
   UnitMemory& memory() { return memory_; }
   // nullptr if the options name another update.
   Optimizer* optimizer() { return optimizer_ ? &*optimizer_ : nullptr; }
@@ -84,12 +97,12 @@ class Trainer {
  private:
   Trainer(const Layout& layout, Messenger& messenger, BatchReader batches, const TrainerOptions& options,
           UnitMemory memory, PipelineRunner runner);
-  // The square norm of this rank's gradients, of the units that this rank counts (each unit is counted
-  // by its first owner).
+  // The square norm of the gradients that this rank counts: its shards, and of what is not cut the units
+  // whose first owner it is. So each gradient is counted once.
   double counted_square_norm();
   // The lowest rank with `mine`, or -1 if there is none. Collective.
   Result<int> first_of(bool mine);
-  // Updates all units with AdamW, or as the options say.
+  // Updates this rank's shards with AdamW and starts to fetch the others', or updates as the options say.
   void update(int64_t step, double learning_rate, double gradient_scale);
 
   TrainerOptions options_;
@@ -98,7 +111,9 @@ class Trainer {
   std::vector<OwnerSet> sets_;
   UnitMemory memory_;  // parameters and gradients
   PipelineRunner runner_;
+  std::vector<BucketShards> buckets_;
   GradientReducer reducer_;
+  ParameterGatherer gatherer_;
   std::optional<Optimizer> optimizer_;  // none with another update
 };
 

@@ -29,10 +29,4 @@ Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenge
   return memory;
 }
 
-// From the first unit's begin to the last one's end.
-std::span<float> UnitMemory::gradients(UnitRange units) {
-  const size_t first = start(units.first);
-  return {gradients_.get() + first, start(units.end - 1) + size(units.end - 1) - first};
-}
-
 }  // namespace hdt::training

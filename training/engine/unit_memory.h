@@ -22,10 +22,18 @@ class UnitMemory {
   std::span<const TensorInfo> tensors(int unit) const { return tensors_[unit - units_.first]; }
   // The floats of a unit, without the padding behind it.
   size_t size(int unit) const { return elements_of(tensors(unit)); }
+  // Those of consecutive units, with the padding between them.
+  size_t size(UnitRange units) const {
+    return start(units.end - 1) + size(units.end - 1) - start(units.first);
+  }
   std::span<float> parameters(int unit) { return {parameters_.get() + start(unit), size(unit)}; }
   std::span<float> gradients(int unit) { return {gradients_.get() + start(unit), size(unit)}; }
-  // The gradients of consecutive units as one span, with the padding between them, which stays zero.
-  std::span<float> gradients(UnitRange units);
+  // The parameters, or gradients, of consecutive units as one span, with the padding between them, which
+  // stays zero.
+  std::span<float> parameters(UnitRange units) {
+    return {parameters_.get() + start(units.first), size(units)};
+  }
+  std::span<float> gradients(UnitRange units) { return {gradients_.get() + start(units.first), size(units)}; }
   std::span<float> all_parameters() { return {parameters_.get(), elements_}; }
   std::span<float> all_gradients() { return {gradients_.get(), elements_}; }
   // Where a unit begins, in elements.

@@ -19,8 +19,11 @@ constexpr int64_t kSaved = 5;  // the step after which there is a checkpoint
 constexpr int64_t kEnd = 9;
 constexpr int64_t kWaitMs = 60'000;  // a bound
 
-TrainerOptions checkpointed_options() {
+TrainerOptions checkpointed_options(const ShardOptions& shards) {
   TrainerOptions result;
+  result.shards = shards;
+  result.bucket_elements = 100;
+  result.clip_gradient_norm = 0;  // so that the order in which a norm is summed changes no bit
   result.seed = 3;
   result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 2, .total_steps = kEnd};
   return result;
@@ -28,15 +31,14 @@ TrainerOptions checkpointed_options() {
 
 // The tensor as the checkpoint's library knows it.
 TrainedTensor trained_tensor(const TensorState& tensor) {
-  return {tensor.info->name, Shape(tensor.info->shape.begin(), tensor.info->shape.end()), tensor.parameters,
-          tensor.exp_avg, tensor.exp_avg_sq};
+  return {tensor.info->name, Shape(tensor.info->shape.begin(), tensor.info->shape.end()),
+          tensor.parameters, tensor.first,
+          tensor.exp_avg,    tensor.exp_avg_sq};
 }
 
-ShardTensors shard_of(const Optimizer& optimizer) {
+ShardTensors shard_of(const WrittenState& state) {
   ShardTensors shard;
-  for (const TensorState& tensor : optimizer.tensors()) {
-    if (tensor.written_here) add_views(trained_tensor(tensor), shard);
-  }
+  for (const TensorState& tensor : state.tensors) add_views(trained_tensor(tensor), shard);
   return shard;
 }
 
@@ -48,7 +50,7 @@ class CheckpointedRun : public ::testing::Test {
   ~CheckpointedRun() override { std::filesystem::remove_all(save_); }
 
   // Trains to the end, and writes the state after kSaved steps meanwhile.
-  std::vector<double> train_and_save(const Layout& layout) {
+  std::vector<double> train_and_save(const Layout& layout, const ShardOptions& shards) {
     std::vector<double> losses;
     std::vector<ShardSummary> summaries(layout.world_size());
     // Before the ranks write: the lock takes what lies there for that of a run that was killed.
@@ -59,18 +61,21 @@ class CheckpointedRun : public ::testing::Test {
     run_ranks(layout.world_size(), [&](int rank) {
       FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
       const auto messenger = world.messenger(rank);
-      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options());
+      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto saver = CheckpointSaver::start(save_, rank);
       ASSERT_TRUE(saver.is_ok());
       for (int64_t step = 0; step < kEnd; ++step) {
         if (step == kSaved) {
-          ASSERT_TRUE(saver.value()->begin(kSaved, shard_of(*trainer.value()->optimizer())).is_ok());
+          const Result<WrittenState> state = trainer.value()->state_to_write();
+          ASSERT_TRUE(state.is_ok()) << state.status().message();
+          ASSERT_TRUE(saver.value()->begin(kSaved, shard_of(state.value())).is_ok());
         }
         const Result<StepResult> done = trainer.value()->step(step);
         ASSERT_TRUE(done.is_ok());
         if (rank == 0) losses.push_back(done.value().loss);
       }
+      ASSERT_TRUE(trainer.value()->settle().is_ok());
       CheckpointSaver::Progress progress = saver.value()->finish(Deadline::after_ms(kWaitMs));
       ASSERT_EQ(progress.phase, CheckpointSaver::Phase::kFinished) << progress.error.message();
       summaries[rank] = std::move(progress.summary);
@@ -94,13 +99,13 @@ class CheckpointedRun : public ::testing::Test {
   }
 
   // Goes on from the checkpoint.
-  std::vector<double> go_on(const Layout& layout) {
+  std::vector<double> go_on(const Layout& layout, const ShardOptions& shards) {
     std::vector<double> losses;
     ThreadWorld world(layout);
     run_ranks(layout.world_size(), [&](int rank) {
       FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
       const auto messenger = world.messenger(rank);
-      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options());
+      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto newest = open_newest(save_);
       ASSERT_TRUE(newest.is_ok()) << newest.status().message();
@@ -114,6 +119,7 @@ class CheckpointedRun : public ::testing::Test {
         ASSERT_TRUE(done.is_ok());
         if (rank == 0) losses.push_back(done.value().loss);
       }
+      ASSERT_TRUE(trainer.value()->settle().is_ok());
     });
     return losses;
   }
@@ -124,13 +130,20 @@ class CheckpointedRun : public ::testing::Test {
 TEST_F(CheckpointedRun, GoesOnFromWhatRanksWroteWhileTheyTrained) {
   const Layout first(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp);
   const Layout second(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}}, RankOrder::kTpDpPp);
-  const std::vector<double> undisturbed = train_and_save(first);
-  ASSERT_EQ(undisturbed.size(), static_cast<size_t>(kEnd));
-  const std::vector<double> rest(undisturbed.begin() + kSaved, undisturbed.end());
-  EXPECT_EQ(go_on(first), rest);  // the same bits
-  const std::vector<double> other = go_on(second);
-  ASSERT_EQ(other.size(), rest.size());
-  for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(other[i], rest[i], 1e-5 * rest[i]);
+  for (const ShardOptions& saved : {ShardOptions(), ShardOptions{true, {1, 2, 0.5, 0}}}) {
+    const std::vector<double> undisturbed = train_and_save(first, saved);
+    ASSERT_EQ(undisturbed.size(), static_cast<size_t>(kEnd));
+    const std::vector<double> rest(undisturbed.begin() + kSaved, undisturbed.end());
+    // The same bits, with whichever shards.
+    EXPECT_EQ(go_on(first, saved), rest);
+    EXPECT_EQ(go_on(first, {}), rest);
+    EXPECT_EQ(go_on(first, {true, {}}), rest);
+    for (const ShardOptions& shards : {ShardOptions(), ShardOptions{true, {1, 1, 5, 1, 0}}}) {
+      const std::vector<double> other = go_on(second, shards);
+      ASSERT_EQ(other.size(), rest.size());
+      for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(other[i], rest[i], 1e-5 * rest[i]);
+    }
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace hdt::training::testing {
 namespace {
 
 // Notes how many sums had been started when each unit's backward of the last micro-batch was done.
-TEST(OverlapTest, BucketsStartDuringBackward) {
+void expect_sums_during_backward(bool sharded) {
   const FakeShape shape;
   const Layout layout(4, {{{4}, 1, 3}, {{4}, 1, 1}}, RankOrder::kTpPpDp);
   ThreadWorld world(layout);
@@ -17,7 +17,9 @@ TEST(OverlapTest, BucketsStartDuringBackward) {
     const std::vector<OwnerSet> sets = owner_sets(layout);
     Result<UnitMemory> memory = UnitMemory::create(compute, *messenger);
     ASSERT_TRUE(memory.is_ok());
-    GradientReducer reducer(sets, memory.value(), *messenger, 1);  // a bucket a unit
+    // A bucket a unit.
+    const std::vector<BucketShards> buckets = plan_shards(sets, memory.value(), rank, 1, {sharded, {}});
+    GradientReducer reducer(buckets, sets, memory.value(), *messenger);
     ASSERT_EQ(reducer.buckets(), layout.num_units());
     Result<PipelineRunner> runner = PipelineRunner::create(
         layout, layout.position_of(rank), ScheduleKind::kOneForwardOneBackward, compute, *messenger);
@@ -38,6 +40,9 @@ TEST(OverlapTest, BucketsStartDuringBackward) {
   EXPECT_EQ(world.sums_started(), 2 * layout.num_units());
 }
 
+TEST(OverlapTest, BucketsStartDuringBackward) { expect_sums_during_backward(false); }
+TEST(OverlapTest, ShardedBucketsStartDuringBackwardToo) { expect_sums_during_backward(true); }
+
 TEST(OverlapTest, OneReplicaReducesNothing) {
   const RunResult run =
       train(Layout(4, {{{2, 2}, 1, 3}}, RankOrder::kTpPpDp), FakeShape(), 2, TrainerOptions());
@@ -52,7 +57,8 @@ TEST(OverlapTest, AUnitLeftOutIsAnError) {
   const std::vector<OwnerSet> sets = owner_sets(layout);
   Result<UnitMemory> memory = UnitMemory::create(compute, *messenger);
   ASSERT_TRUE(memory.is_ok());
-  GradientReducer reducer(sets, memory.value(), *messenger, 1);
+  const std::vector<BucketShards> buckets = plan_shards(sets, memory.value(), 0, 1, {});
+  GradientReducer reducer(buckets, sets, memory.value(), *messenger);
   reducer.unit_done(5);
   EXPECT_FALSE(reducer.finish().is_ok());
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 #include <span>
 #include <thread>
 
@@ -49,15 +51,16 @@ using Combine = double (*)(double, double);
 double add(double a, double b) { return a + b; }
 double greater(double a, double b) { return std::max(a, b); }
 
-// Contributes at once; wait() combines when all have contributed.
-class ThreadSum final : public Operation {
+// Contributes at once; collect() combines when all have contributed.
+class ThreadSum {
  public:
+  // Without `combine` the contributions stand one after the other.
   ThreadSum(ThreadWorld& world, ThreadWorld::Group& group, int rank, std::vector<double> mine,
             Combine combine)
       : world_(world), group_(group), combine_(combine) {
     const std::lock_guard lock(world_.mutex_);
     call_ = group_.calls[rank]++;
-    group_.open[call_].contributions[rank] = std::move(mine);
+    group_.open[call_].contributions[group.member(rank)] = std::move(mine);
     world_.changed_.notify_all();
   }
 
@@ -68,9 +71,9 @@ class ThreadSum final : public Operation {
       return {Code::kTimeout, "collective: a member did not come"};
     }
     result.clear();
-    for (const auto& [rank, values] : collective.contributions) {
-      if (result.empty()) {
-        result = values;
+    for (const auto& [member, values] : collective.contributions) {
+      if (combine_ == nullptr || result.empty()) {
+        result.insert(result.end(), values.begin(), values.end());
         continue;
       }
       if (values.size() != result.size()) return {Code::kMismatch, "collective: members differ in size"};
@@ -80,20 +83,32 @@ class ThreadSum final : public Operation {
     return Status::ok();
   }
 
-  Status wait() override {
-    std::vector<double> result;
-    HDT_RETURN_IF_ERROR(collect(result));
-    std::ranges::transform(result, values_.begin(), [](double value) { return static_cast<float>(value); });
-    return Status::ok();
-  }
-
-  void deliver_to(std::span<float> values) { values_ = values; }
-
  private:
   ThreadWorld& world_;
   ThreadWorld::Group& group_;
   Combine combine_;
   int64_t call_ = 0;
+};
+
+// Delivers a part of the result, as long as `values`, from `first` on.
+class ThreadOperation final : public Operation {
+ public:
+  ThreadOperation(ThreadSum sum, size_t first, std::span<float> values)
+      : sum_(sum), first_(first), values_(values) {}
+
+  Status wait() override {
+    std::vector<double> result;
+    HDT_RETURN_IF_ERROR(sum_.collect(result));
+    if (first_ + values_.size() > result.size())
+      return {Code::kMismatch, "collective: members differ in size"};
+    std::ranges::transform(std::span(result).subspan(first_, values_.size()), values_.begin(),
+                           [](double value) { return static_cast<float>(value); });
+    return Status::ok();
+  }
+
+ private:
+  ThreadSum sum_;
+  size_t first_;
   std::span<float> values_;
 };
 
@@ -129,12 +144,27 @@ class ThreadMessenger final : public Messenger {
   }
 
   Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
-    auto operation = std::make_unique<ThreadSum>(world_, world_.owner_groups_[owner_set], rank_,
-                                                 std::vector<double>(values.begin(), values.end()), add);
-    operation->deliver_to(values);
-    const std::lock_guard lock(world_.mutex_);
-    ++world_.sums_started_;
-    return Pending(std::move(operation));
+    return started(owner_set, values, add, 0, values);
+  }
+
+  // As long as an operation is under way, nobody may use what it writes. So nan stands there, and stays in
+  // what the operation leaves unspecified.
+  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+                                             std::span<const size_t> counts) override {
+    const size_t first = first_of_own(owner_set, counts);
+    auto operation = started(owner_set, values, add, first, own_of(owner_set, values, counts));
+    std::ranges::fill(values, std::nanf(""));
+    return operation;
+  }
+
+  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+                                         std::span<const size_t> counts) override {
+    const size_t first = first_of_own(owner_set, counts);
+    const std::span<float> own = own_of(owner_set, values, counts);
+    auto operation = started(owner_set, own, nullptr, 0, values);
+    std::ranges::fill(values.first(first), std::nanf(""));
+    std::ranges::fill(values.subspan(first + own.size()), std::nanf(""));
+    return operation;
   }
 
   Status sum_over_world(std::span<double> values) override { return over_world(values, add); }
@@ -143,6 +173,26 @@ class ThreadMessenger final : public Messenger {
  private:
   int peer(int stage) const {
     return world_.layout_.rank_of({world_.layout_.position_of(rank_).replica, stage});
+  }
+
+  // Where this rank's part begins.
+  size_t first_of_own(int owner_set, std::span<const size_t> counts) const {
+    const size_t member = world_.owner_groups_[owner_set].member(rank_);
+    return std::accumulate(counts.begin(), counts.begin() + member, size_t{0});
+  }
+  std::span<float> own_of(int owner_set, std::span<float> values, std::span<const size_t> counts) const {
+    return values.subspan(first_of_own(owner_set, counts),
+                          counts[world_.owner_groups_[owner_set].member(rank_)]);
+  }
+
+  // Contributes `mine`; what comes of it from `first` on goes to `values`.
+  Result<Pending> started(int owner_set, std::span<const float> mine, Combine how, size_t first,
+                          std::span<float> values) {
+    ThreadSum sum(world_, world_.owner_groups_[owner_set], rank_,
+                  std::vector<double>(mine.begin(), mine.end()), how);
+    const std::lock_guard lock(world_.mutex_);
+    if (how != nullptr) ++world_.sums_started_;
+    return Pending(std::make_unique<ThreadOperation>(sum, first, values));
   }
 
   Status combine(ThreadWorld::Group& group, std::vector<double>& values, Combine how) {

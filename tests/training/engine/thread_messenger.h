@@ -1,6 +1,7 @@
 // thread_messenger.h: the ranks of a run as threads of one process, talking through shared queues. For tests.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -30,16 +31,18 @@ class ThreadWorld {
   friend class ThreadReceive;
   friend class ThreadSum;
 
-  // One collective: contributions in rank order, so that the sum is the same bits every time.
+  // One collective: contributions in the order of members, so that the sum is the same bits every time.
   struct Collective {
-    std::map<int, std::vector<double>> contributions;  // by rank
-    size_t collected = 0;                              // members that have taken the result
+    std::map<size_t, std::vector<double>> contributions;  // by member
+    size_t collected = 0;                                 // members that have taken the result
   };
   // A group of ranks; members call it in the same order.
   struct Group {
-    std::vector<int> ranks;
+    std::vector<int> ranks;        // an owner set's in the order of replicas
     std::map<int, int64_t> calls;  // by rank
     std::map<int64_t, Collective> open;
+
+    size_t member(int rank) const { return std::ranges::find(ranks, rank) - ranks.begin(); }
   };
 
   bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready);

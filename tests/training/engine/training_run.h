@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/training/engine/fake_compute.h"
@@ -25,47 +27,61 @@ inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<i
   }
 }
 
-// A trainer of synthetic samples.
+// A trainer of synthetic samples. `offset` is added to the index of each, for ranks that shall read wrong
+// ones.
 inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, const FakeShape& shape,
                                                      FakeCompute& compute, Messenger& messenger,
-                                                     const TrainerOptions& options) {
+                                                     const TrainerOptions& options, int64_t offset = 0) {
   return Trainer::create(
       layout, compute, messenger,
-      [vocab = shape.vocab](int64_t step, int64_t index, std::span<int64_t> tokens) {
-        synthetic_sample(vocab, step, index, tokens);
+      [vocab = shape.vocab, offset](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        synthetic_sample(vocab, step, index + offset, tokens);
       },
       options);
 }
 
 struct RunResult {
-  std::vector<StepResult> steps;               // as rank 0 saw them
-  std::vector<std::vector<float>> parameters;  // by unit, as its first owner has them at the end
+  std::vector<StepResult> steps;  // as rank 0 saw them
+  // At the end, by replica and unit.
+  std::vector<std::vector<std::vector<float>>> parameters;
+  std::vector<size_t> state_elements;  // by rank: of one moment
   int sums_started = 0;
 };
 
+// What a rank does otherwise than it should.
+struct Sabotage {
+  std::function<std::unique_ptr<Messenger>(int rank, std::unique_ptr<Messenger>)> messenger;
+  std::function<int64_t(int rank)> sample_offset;
+};
+
 inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t steps,
-                       const TrainerOptions& options) {
+                       const TrainerOptions& options, const Sabotage& sabotage = {}) {
   ThreadWorld world(layout);
   RunResult result;
-  result.parameters.resize(layout.num_units());
+  result.state_elements.resize(layout.world_size());
+  result.parameters.resize(layout.num_replicas());
+  for (auto& units : result.parameters) units.resize(layout.num_units());
   run_ranks(layout.world_size(), [&](int rank) {
     const Position position = layout.position_of(rank);
     FakeCompute compute(shape, layout.units_of(position));
-    const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, options);
+    auto messenger = world.messenger(rank);
+    if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
+    const int64_t offset = sabotage.sample_offset ? sabotage.sample_offset(rank) : 0;
+    auto trainer = make_trainer(layout, shape, compute, *messenger, options, offset);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < steps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);
       ASSERT_TRUE(done.is_ok()) << "rank " << rank << ", step " << step << ": " << done.status().message();
       if (rank == 0) result.steps.push_back(done.value());
     }
+    ASSERT_TRUE(trainer.value()->settle().is_ok());
     const Replica& replica = layout.replica(position.replica);
     EXPECT_LE(compute.greatest_in_flight(),
               most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
-    if (position.replica != 0) return;
+    result.state_elements[rank] = trainer.value()->optimizer()->state_elements();
     for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
       const std::span<float> final = trainer.value()->memory().parameters(unit);
-      result.parameters[unit].assign(final.begin(), final.end());
+      result.parameters[position.replica][unit].assign(final.begin(), final.end());
     }
   });
   result.sums_started = world.sums_started();

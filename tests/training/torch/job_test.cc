@@ -92,6 +92,15 @@ TEST_F(JobTest, OverTwoNodesAsWell) {
                       on_two_nodes);
 }
 
+// The first stage of the second replica keeps no optimizer states: those of the first replica have all of its
+// layers.
+TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
+  expect_equal_losses(
+      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
+      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1",
+      12, on_two_nodes);
+}
+
 TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
   // A rank that is slowed down computes the same.
   expect_equal_losses(
@@ -242,11 +251,18 @@ TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
 }
 
 TEST_F(JobTest, DifferentFlagsOnDifferentRanksAreNoticed) {
-  const std::string rank = "-np 1 " + kProgram + kModel + " --train-iters 5 --micro-batch-size 1 --lr ";
-  const ProgramResult run =
-      run_program("mpirun --oversubscribe --bind-to none " + rank + "1e-3 : " + rank + "2e-3", kTimeLimit);
-  EXPECT_NE(run.exit_status, 0);
-  EXPECT_THAT(run.output, HasSubstr("different optimizer settings"));
+  const auto expect_noticed = [](const std::string& first, const std::string& second,
+                                 const std::string& message) {
+    const std::string rank = "-np 1 " + kProgram + kModel + " --train-iters 5 --micro-batch-size 1";
+    const ProgramResult run = run_program(
+        "mpirun --oversubscribe --bind-to none " + rank + first + " : " + rank + second, kTimeLimit);
+    EXPECT_NE(run.exit_status, 0);
+    EXPECT_THAT(run.output, HasSubstr(message));
+  };
+  expect_noticed(" --lr 1e-3", " --lr 2e-3", "different optimizer settings");
+  const std::string sharded = " --use-distributed-optimizer";
+  expect_noticed(sharded, "", "different shards of the optimizer");
+  expect_noticed(sharded, sharded + " --optimizer-shard-weights 1 2", "different shards of the optimizer");
 }
 
 }  // namespace

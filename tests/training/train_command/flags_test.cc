@@ -31,6 +31,18 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
   expect_refused(train(" --profile p --profile-device a:nan"), 2, "--profile-device: 'a:nan' given");
 }
 
+TEST(TrainFlags, WeightsOfShardsThatDoNotFitAreRefused) {
+  const std::string weights = kText + " --use-distributed-optimizer --optimizer-shard-weights ";
+  expect_refused(train(kText + " --optimizer-shard-weights 1"), 2,
+                 "--optimizer-shard-weights: expected --use-distributed-optimizer, found none");
+  for (const char* value : {"nan", "-1", "inf"})
+    expect_refused(train(weights + value), 2,
+                   std::string("--optimizer-shard-weights: '") + value + "' given");
+  expect_refused(train(weights + "1 2"), 2,
+                 "--optimizer-shard-weights: 2 weights of shards: expected one for each of the 1 ranks");
+  expect_refused(train(weights + "0"), 2, "--optimizer-shard-weights: weights of shards: 0 for all owners");
+}
+
 TEST(TrainFlags, OfTwoTheLastCounts) {
   const ProgramResult run =
       train(kText +

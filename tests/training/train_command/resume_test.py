@@ -38,6 +38,7 @@ LAYOUTS = {
                  "--hetero-pipeline-stages", "2", "2", "2", "--micro-batch-size", "2",
                  "--num-micro-batches-per-dp", "1", "4", "1", "2"]),
 }
+SHARDED = ["--use-distributed-optimizer"]
 # Replica and stage of each rank of "four".
 PLACES_OF_FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
@@ -164,6 +165,24 @@ class Resume(unittest.TestCase):
         # At its end there is nothing to do.
         self.assertIn("nothing to train", self.run_whole("one", "--train-iters", 12, "--load", self.save))
 
+    def test_goes_on_with_other_shards_of_the_optimizer_or_none(self):
+        weighted = [*SHARDED, "--optimizer-shard-weights"]
+        # Each goes on from the checkpoint of the one before.
+        parts = (("four", [*weighted, "3", "1", "0", "2"]), ("uneven", SHARDED), ("four", []),
+                 ("uneven", [*weighted, "2", "0", "1"]), ("one", SHARDED))
+        log, steps = self.path("log"), 3 * len(parts)
+        for number, (layout, flags) in enumerate(parts, start=1):
+            output = self.run_whole(layout, "--train-iters", steps, "--save", self.save, "--save-interval", 3,
+                                    "--load", self.save, "--loss-log", log, *flags)
+            if number > 1:
+                self.assertIn(f"after step {3 * number - 3}\n", output)
+            if number < len(parts):
+                # As if the run had been killed after its first checkpoint.
+                for step in range(3 * number + 3, steps + 1, 3):
+                    shutil.rmtree(os.path.join(self.save, f"iter_{step:07}"))
+        self.assertEqual(self.checkpoints(), [f"iter_{step:07}" for step in range(3, steps + 1, 3)])
+        self.expect_losses(log, steps)
+
     def test_sigterm_to_one_rank_saves_and_ends_all(self):
         log = self.path("log")
         steps = 200
@@ -190,7 +209,7 @@ class Resume(unittest.TestCase):
                  "--load", self.save, "--loss-log", log]
         for kill in range(KILLS):
             layout = chance.choice(sorted(LAYOUTS))
-            job = self.start(layout, flags)
+            job = self.start(layout, flags + chance.choice(([], SHARDED)))
             target = self.steps_in(log) + chance.randint(1, 6)
             self.wait_for(lambda: self.steps_in(log) >= target, job)
             if kill % 2:  # while a checkpoint is being written

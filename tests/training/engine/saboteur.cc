@@ -1,0 +1,106 @@
+// saboteur.cc: a messenger between the engine and the one of the test, which spoils what passes.
+#include "tests/training/engine/saboteur.h"
+
+#include <deque>
+#include <set>
+#include <utility>
+
+namespace hdt::training::testing {
+namespace {
+
+// How much more the gradients of `replica` weigh than they should.
+double weight_of(Fault fault, const Layout& layout, int replica) {
+  const auto kind_of = [&](int index) {
+    return std::pair(layout.replica(index).micro_batch_size, layout.replica(index).num_micro_batches);
+  };
+  std::set<std::pair<int, int>> kinds;
+  double samples_of_kind = 0;
+  double micro_batches = 0;
+  const auto samples = static_cast<double>(layout.global_batch_size());
+  for (int other = 0; other < layout.num_replicas(); ++other) {
+    kinds.insert(kind_of(other));
+    if (kind_of(other) == kind_of(replica))
+      samples_of_kind += static_cast<double>(layout.replica(other).samples());
+    micro_batches += layout.replica(other).num_micro_batches;
+  }
+  if (fault == Fault::kKindsWeighAlike)
+    return samples / (static_cast<double>(kinds.size()) * samples_of_kind);
+  if (fault == Fault::kSizesDoNotWeigh)
+    return samples / micro_batches / layout.replica(replica).micro_batch_size;
+  return 1;
+}
+
+class Saboteur final : public Messenger {
+ public:
+  Saboteur(Fault fault, const Layout& layout, std::unique_ptr<Messenger> honest)
+      : fault_(fault), honest_(std::move(honest)) {
+    is_last_ = honest_->rank() == layout.world_size() - 1;
+    weight_ = weight_of(fault, layout, layout.position_of(honest_->rank()).replica);
+  }
+
+  int rank() const override { return honest_->rank(); }
+  int size() const override { return honest_->size(); }
+  Result<FloatMemory> allocate(size_t elements) override { return honest_->allocate(elements); }
+  Result<Pending> send_to_stage(int stage, std::span<const float> values) override {
+    return honest_->send_to_stage(stage, values);
+  }
+  Result<Pending> receive_from_stage(int stage, std::span<float> values) override {
+    return honest_->receive_from_stage(stage, values);
+  }
+  Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
+    return honest_->broadcast_in_replica(stage, values);
+  }
+
+  Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
+    return honest_->sum_over_owners(owner_set, spoilt_gradients(values));
+  }
+  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+                                             std::span<const size_t> counts) override {
+    return honest_->reduce_scatter_over_owners(owner_set, spoilt_gradients(values), counts);
+  }
+  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+                                         std::span<const size_t> counts) override {
+    const bool stale = fault_ == Fault::kStaleParameters && is_last_ && !std::exchange(done_, true);
+    return honest_->all_gather_over_owners(owner_set, stale ? copy_of(values) : values, counts);
+  }
+
+  // The third value is the square norm (Trainer::step()).
+  Status sum_over_world(std::span<double> values) override {
+    if (fault_ == Fault::kNormCountedTwice && is_last_) values[2] *= 2;
+    return honest_->sum_over_world(values);
+  }
+  Status max_over_world(std::span<double> values) override { return honest_->max_over_world(values); }
+
+ private:
+  std::span<float> spoilt_gradients(std::span<float> values) {
+    if (fault_ == Fault::kSumsLost && is_last_) return copy_of(values);
+    for (float& value : values) value *= static_cast<float>(weight_);
+    return values;
+  }
+  // The operation goes to a copy, so its outcome is lost.
+  std::span<float> copy_of(std::span<const float> values) {
+    return copies_.emplace_back(values.begin(), values.end());
+  }
+
+  Fault fault_;
+  std::unique_ptr<Messenger> honest_;
+  bool is_last_ = false;
+  double weight_ = 1;
+  bool done_ = false;
+  std::deque<std::vector<float>> copies_;  // as long as operations may use them
+};
+
+}  // namespace
+
+Sabotage sabotage(Fault fault, const Layout& layout) {
+  Sabotage result;
+  result.messenger = [fault, &layout](int, std::unique_ptr<Messenger> honest) -> std::unique_ptr<Messenger> {
+    return std::make_unique<Saboteur>(fault, layout, std::move(honest));
+  };
+  if (fault == Fault::kSamplesOverlap) {
+    result.sample_offset = [&layout](int rank) { return -layout.position_of(rank).replica; };
+  }
+  return result;
+}
+
+}  // namespace hdt::training::testing
