@@ -22,8 +22,8 @@ struct Origin {
 
 // Trains, saves, reports (on rank 0) and generates text. All ranks of `world` must call it with the same
 // flags and layout. The files of `origin` are closed when
-// they have been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged or
-// the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
+// they have been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged
+// or the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
                             Origin origin, Communicator& world);
 

@@ -30,8 +30,8 @@ struct ModelFlags {
 // Adds the flags, in Megatron's names where it has such a flag. `flags` and `model` must outlive the parsing.
 void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model);
 
-// After parsing, and after --plan: fills in flags.shape, from config.json where one is named. kInvalidArgument
-// names the flags that contradict each other, the plan or config.json, with both values.
+// After parsing, and after --plan: fills in flags.shape, from config.json where one is named.
+// kInvalidArgument names the flags that contradict each other, the plan or config.json, with both values.
 Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flags);
 
 // kInvalidArgument: embedding and head are one tensor, and the layout has them on different ranks.

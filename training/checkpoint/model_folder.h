@@ -36,8 +36,8 @@ class ModelFolder {
   };
   const std::map<std::string, Place>& tensors() const { return tensors_; }
 
-  // Fills `out`, which has as many elements as the tensor, from F32, BF16 or F16. Values of the latter two are
-  // exact in fp32. kInvalidArgument: there is none of this name, or it is of another type or size.
+  // Fills `out`, which has as many elements as the tensor, from F32, BF16 or F16. Values of the latter two
+  // are exact in fp32. kInvalidArgument: there is none of this name, or it is of another type or size.
   Status read(const std::string& name, std::span<float> out) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace hdt::training {
 
-// The contents of a small file. kInvalidArgument: it is longer than `most` bytes, or no regular file. kSystem:
-// it cannot be opened or read. The message has the path.
+// The contents of a small file. kInvalidArgument: it is longer than `most` bytes, or no regular file.
+// kSystem: it cannot be opened or read. The message has the path.
 Result<std::string> read_small_file(const std::string& path, size_t most);
 
 }  // namespace hdt::training

@@ -10,8 +10,8 @@
 namespace hdt::training {
 
 // Reads the text of a config.json. Values that are absent are those of the library's classes. The sequence
-// length is 0, as a run chooses it. kInvalidArgument: the text is damaged, or it asks for what the layers here
-// do not compute; the message has the key and its value.
+// length is 0, as a run chooses it. kInvalidArgument: the text is damaged, or it asks for what the layers
+// here do not compute; the message has the key and its value.
 Result<ModelShape> parse_model_config(std::string_view text);
 // The same, of a file. The message begins with the path.
 Result<ModelShape> read_model_config(const std::string& path);

@@ -18,7 +18,8 @@
 namespace hdt::training {
 namespace {
 
-// The places of a layer's parameters. Query, key and value are the rows of one matrix, and so are gate and up.
+// The places of a layer's parameters. Query, key and value are the rows of one matrix, and so are gate and
+// up.
 enum LayerParameter : uint8_t { kQkv, kAttentionOut, kGateUp, kDown, kAttentionNorm, kMlpNorm };
 
 // Radians a position, of each pair of a head's elements: rotary_base^(-i / half), perhaps scaled.

@@ -1,5 +1,6 @@
-// llama_layers.h: LLaMA (Touvron et al. 2023: "LLaMA: Open and efficient foundation language models"): RMSNorm
-// before each block, rotary position embeddings, causal attention with grouped queries, SwiGLU, no biases.
+// llama_layers.h: LLaMA (Touvron et al. 2023: "LLaMA: Open and efficient foundation language models"):
+// RMSNorm before each block, rotary position embeddings, causal attention with grouped queries, SwiGLU, no
+// biases.
 #pragma once
 
 #include "training/torch/model_layers.h"

@@ -12,8 +12,8 @@ namespace hdt::training {
 enum class RopeScalingKind : uint8_t {
   kNone,
   kLinear,  // all positions are divided by `factor` (Chen et al. 2023: "Position interpolation")
-  // Low frequencies are divided by `factor`, high ones stay, those between change smoothly (Dubey et al. 2024:
-  // "The Llama 3 herd of models").
+  // Low frequencies are divided by `factor`, high ones stay, those between change smoothly (Dubey et al.
+  // 2024: "The Llama 3 herd of models").
   kLlama3
 };
 

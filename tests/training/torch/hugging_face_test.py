@@ -1,5 +1,5 @@
-"""hugging_face_test.py BUILD: folders of Hugging Face's library in and out of hdt-train. What the models compute
-is compared with an independent implementation (reference_models.py)."""
+"""hugging_face_test.py BUILD: folders of Hugging Face's library in and out of hdt-train. What the models
+compute is compared with an independent implementation (reference_models.py)."""
 
 import json
 import os
@@ -40,8 +40,8 @@ TWO_REPLICAS = (4, ["--use-tp-pp-dp-mapping", "--hetero-pipeline-stages", "1", "
                     "--hetero-pipeline-stages", "2", "2", "2", "--micro-batch-size", "2",
                     "--num-micro-batches-per-dp", "1", "4", "1", "2"])
 # Embedding and head on one rank.
-TWO_WHOLE_REPLICAS = (2, ["--micro-batch-size-per-dp", "1", "4", "1", "2", "--num-micro-batches-per-dp", "1", "2",
-                          "1", "2"])
+TWO_WHOLE_REPLICAS = (2, ["--micro-batch-size-per-dp", "1", "4", "1", "2",
+                          "--num-micro-batches-per-dp", "1", "2", "1", "2"])
 ONE = (1, ["--micro-batch-size", "12"])
 
 
@@ -77,8 +77,8 @@ class HuggingFace(unittest.TestCase):
         environment = dict(os.environ, OMP_NUM_THREADS="1", HDT_LOG_LEVEL="error", OMPI_ALLOW_RUN_AS_ROOT="1",
                            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", XDG_RUNTIME_DIR=self.scratch.name)
         launcher = [] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
-        run = subprocess.run([*launcher, TRAIN, "--text", TEXT, "--seq-length", "32", "--log-interval", "1", *flags,
-                              *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
+        run = subprocess.run([*launcher, TRAIN, "--text", TEXT, "--seq-length", "32", "--log-interval", "1",
+                              *flags, *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True, timeout=RUN_S, check=False)
         if code is not None:
             self.assertEqual(run.returncode, code, run.stdout)
@@ -156,9 +156,9 @@ class HuggingFace(unittest.TestCase):
     def test_flags_make_the_same_model(self):
         output = self.train(ONE, "--num-layers", 2, "--hidden-size", 32, "--num-attention-heads", 4,
                             "--group-query-attention", "--num-query-groups", 2, "--kv-channels", 8,
-                            "--ffn-hidden-size", 48, "--max-position-embeddings", 64, "--norm-epsilon", "1e-6",
-                            "--rotary-base", 500, "--use-rope-scaling", "--rope-scaling-factor", 4, "--swiglu",
-                            "--use-rotary-position-embeddings", "--disable-bias-linear", "--normalization",
+                            "--ffn-hidden-size", 48, "--max-position-embeddings", 64, "--norm-epsilon",
+                            "1e-6", "--rotary-base", 500, "--use-rope-scaling", "--rope-scaling-factor", 4,
+                            "--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear", "--normalization",
                             "RMSNorm", "--position-embedding-type", "rope",
                             "--untie-embeddings-and-output-weights", "--train-iters", 1, "--save",
                             self.path("save"))
@@ -250,7 +250,8 @@ class HuggingFace(unittest.TestCase):
                 "'rms_norm_eps' is \"small\"": {"rms_norm_eps": "small"},
                 "'tie_word_embeddings' is 1": {"tie_word_embeddings": 1},
                 "--num-query-groups 3: expected a divisor": {"num_key_value_heads": 3},
-                "'rope_scaling': 'rope_type' is \"yarn\"": {"rope_scaling": {"rope_type": "yarn", "factor": 2}},
+                "'rope_scaling': 'rope_type' is \"yarn\"":
+                    {"rope_scaling": {"rope_type": "yarn", "factor": 2}},
                 "'original_max_position_embeddings' is missing":
                     {"rope_scaling": {"rope_type": "llama3", "factor": 2}},
         }.items()):
@@ -270,8 +271,8 @@ class HuggingFace(unittest.TestCase):
         }.items():
             with self.subTest(text):
                 self.refused(text, "--load-hf", folder, *flags)
-        self.refused("replica 0 has 2 stages, but the model's embedding and head are one tensor", "--load-hf", folder,
-                     layout=(2, ["--pipeline-model-parallel-size", "2", "--micro-batch-size", "1"]))
+        self.refused("replica 0 has 2 stages, but the model's embedding and head are one tensor", "--load-hf",
+                     folder, layout=(2, ["--pipeline-model-parallel-size", "2", "--micro-batch-size", "1"]))
         for text, flags in {
                 "--num-query-groups: expected --group-query-attention": ["--num-query-groups", 2],
                 "--group-query-attention: expected --num-query-groups": ["--group-query-attention"],
@@ -279,7 +280,8 @@ class HuggingFace(unittest.TestCase):
                 "exclude each other": ["--use-rope-scaling", "--rotary-seq-len-interpolation-factor", 2],
                 "--num-query-groups 3: expected a divisor of --num-attention-heads 4":
                     ["--group-query-attention", "--num-query-groups", 3],
-                "--kv-channels 16: expected --hidden-size 128 / --num-attention-heads 4": ["--kv-channels", 16],
+                "--kv-channels 16: expected --hidden-size 128 / --num-attention-heads 4":
+                    ["--kv-channels", 16],
                 "--normalization: 'LayerNorm' given; expected RMSNorm": ["--normalization", "LayerNorm"],
         }.items():
             with self.subTest(text):

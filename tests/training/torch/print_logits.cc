@@ -1,5 +1,6 @@
-// print_logits.cc: print_logits FOLDER TOKEN...: loads a folder of Hugging Face's library as hdt-train does, and
-// prints the logits after each token, one line a token, so that tests can compare them with those of others.
+// print_logits.cc: print_logits FOLDER TOKEN...: loads a folder of Hugging Face's library as hdt-train does,
+// and prints the logits after each token, one line a token, so that tests can compare them with those of
+// others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
-"""reference_models.py: the models that hdt-train has, written down a second time in plain PyTorch and fp64, from
-their papers and the configuration that Hugging Face's library documents. They compute logits only."""
+"""reference_models.py: the models that hdt-train has, written down a second time in plain PyTorch and fp64,
+from their papers and the configuration that Hugging Face's library documents. They compute logits only."""
 
 import math
 
@@ -65,7 +65,8 @@ def llama(config, tensors, tokens):
     angles = torch.outer(torch.arange(length).double(), torch.tensor(llama_frequencies(config)).double())
 
     def norm(x, name):
-        return x / (x.pow(2).mean(-1, keepdim=True) + config["rms_norm_eps"]).sqrt() * tensors[name + ".weight"]
+        square = x.pow(2).mean(-1, keepdim=True)
+        return x / (square + config["rms_norm_eps"]).sqrt() * tensors[name + ".weight"]
 
     def rotated(x):  # [heads, tokens, size], as complex numbers
         first, second = x.split(size // 2, -1)
