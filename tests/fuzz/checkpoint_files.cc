@@ -1,8 +1,12 @@
 // checkpoint_files.cc: what a run reads of a checkpoint (training/checkpoint): the header of a safetensors
-// file and training_state.json; and the summaries that ranks send each other. The first byte says which.
+// file and training_state.json; and the summaries that ranks send each other; and what it reads of a model of
+// Hugging Face's library: the index of its shards, and its configuration. The first byte says which.
 #include "tests/fuzz/target.h"
+#include "training/checkpoint/model_folder.h"
+#include "training/checkpoint/paths.h"
 #include "training/checkpoint/safetensors_header.h"
 #include "training/checkpoint/training_state.h"
+#include "training/torch/hugging_face_config.h"
 
 namespace hdt::fuzz_checkpoint_files {
 
@@ -48,15 +52,43 @@ bool same(Result<T> (*parse)(std::string_view), std::span<const std::byte> input
   return true;
 }
 
+bool take_index(std::span<const std::byte> input) {
+  const auto index = training::parse_model_index(fuzz::to_text(input));
+  if (!index.is_ok()) {
+    HDT_HOLDS(!index.status().message().empty());
+    return false;
+  }
+  for (const auto& [name, file] : index.value())
+    HDT_HOLDS(training::is_tensor_name(name) && training::is_shard_file_name(file));
+  return true;
+}
+
+// A configuration that is taken is written as one that is taken as the same.
+bool take_config(std::span<const std::byte> input) {
+  const auto shape = training::parse_model_config(fuzz::to_text(input));
+  if (!shape.is_ok()) {
+    HDT_HOLDS(!shape.status().message().empty());
+    return false;
+  }
+  HDT_HOLDS(training::check_shape(shape.value()).empty());
+  const auto again = training::parse_model_config(training::model_config_text(shape.value()));
+  HDT_HOLDS(again.is_ok() && training::model_facts(again.value()) == training::model_facts(shape.value()));
+  return true;
+}
+
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
-  switch (choices.get<uint8_t>() % 3) {
+  switch (choices.get<uint8_t>() % 5) {
     case 0:
       return take_header(choices);
     case 1:
       return same(training::parse_checkpoint_contents, choices.rest());
-    default:
+    case 2:
       return same(training::parse_shard_summary, choices.rest());
+    case 3:
+      return take_index(choices.rest());
+    default:
+      return take_config(choices.rest());
   }
 }
 
@@ -94,9 +126,35 @@ Bytes text_input(uint8_t first, const std::string& text) {
   return input;
 }
 
+constexpr char kIndex[] = R"({"metadata":{},"weight_map":{"a":"m.safetensors","b":"n.safetensors"}})";
+
+training::ModelShape llama_shape() {
+  training::ModelShape shape;
+  shape.num_layers = 2;
+  shape.hidden_size = 8;
+  shape.num_attention_heads = 2;
+  shape.num_query_groups = 1;
+  shape.ffn_hidden_size = 16;
+  shape.vocab_size = 11;
+  shape.max_position_embeddings = 32;
+  shape.rope_scaling = {training::RopeScalingKind::kLlama3, 8};
+  return shape;
+}
+
 std::vector<Bytes> seeds() {
-  return {header_input(kHeader), header_input("{}", 0), text_input(1, state_text()),
-          text_input(2, summary_text())};
+  training::ModelShape linear = llama_shape();
+  linear.rope_scaling = {training::RopeScalingKind::kLinear, 2.5};
+  linear.tied_head = true;
+  return {
+      header_input(kHeader),
+      header_input("{}", 0),
+      text_input(1, state_text()),
+      text_input(2, summary_text()),
+      text_input(3, kIndex),
+      text_input(4, model_config_text(llama_shape())),
+      text_input(4, model_config_text(linear)),
+      text_input(4, R"({"model_type":"llama","num_hidden_layers":1,"hidden_size":4,"num_attention_heads":2,)"
+                    R"("intermediate_size":4,"vocab_size":3,"rope_parameters":{"rope_theta":500}})")};
 }
 
 std::string replaced(std::string text, const std::string& place, const std::string& by) {
@@ -154,6 +212,24 @@ std::vector<Bytes> spoilt() {
   change(2, summary, "\"bytes\":99", {"\"bytes\":-1"});
   change(2, summary, "\"tensors\":", {"\"x\":"});
   change(2, summary, "\"w.exp_avg\":", {"\"w.exp_avg\":1,\"w\":"});
+  change(3, kIndex, "\"weight_map\"", {"\"x\""});
+  change(3, kIndex, "\"a\"", {"\"b\"", "\"\""});
+  change(3, kIndex, "\"m.safetensors\"", {"1", "\"/m\"", "\".m\""});
+  all.push_back(text_input(3, "["));
+  const std::string config = model_config_text(llama_shape());
+  change(4, config, "\"llama\"", {"\"other\"", "1"});
+  change(4, config, "\"hidden_size\": 8", {"\"hidden_size\": 9", "\"hidden_size\": -8", "\"x\": 8"});
+  change(4, config, "\"head_dim\": 4", {"\"head_dim\": 5"});
+  change(4, config, "\"num_key_value_heads\": 1", {"\"num_key_value_heads\": 3"});
+  change(4, config, "\"rms_norm_eps\": 1e-05",
+         {"\"rms_norm_eps\": 0", "\"rms_norm_eps\": null, \"rope_scaling\": 1"});
+  change(4, config, "\"tie_word_embeddings\": false", {"\"tie_word_embeddings\": 0"});
+  change(4, config, "\"silu\"", {"\"relu\""});
+  change(4, config, "\"llama3\"", {"\"yarn\"", "1"});
+  change(4, config, "\"high_freq_factor\": 4.0", {"\"high_freq_factor\": 1.0"});
+  change(4, config, "\"original_max_position_embeddings\": 8192", {"\"x\": 1"});
+  all.push_back(text_input(4, "["));
+  all.push_back(text_input(4, "[]"));
   all.push_back(text_input(1, "["));
   all.push_back(text_input(2, "["));
   return all;

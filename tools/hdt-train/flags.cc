@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "tools/common/flag_checks.h"
+#include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
 
@@ -36,6 +37,9 @@ constexpr const char* kExamples =
     "  mpirun -np 4 hdt-train --data-path data/kjv --pipeline-model-parallel-size 2 \\\n"
     "      --save checkpoints --save-interval 100 --load checkpoints\n"
     "      goes on where it was interrupted, also with another number of ranks\n"
+    "  mpirun -np 2 hdt-train --load-hf llama/ --data-path data/kjv --pipeline-model-parallel-size 2 \\\n"
+    "      --save checkpoints\n"
+    "      trains a model of Hugging Face's library; each checkpoint is such a folder as well\n"
     "  mpirun -np 2 hdt-train --profile profile/ --profile-device fast slow:3\n"
     "      measures this machine, and emulates one that is three times slower, for hdt-plan\n"
     "\n"
@@ -49,30 +53,6 @@ constexpr int kMost = 1'000'000;
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 // Bytes of memory will do as weights, too.
 constexpr double kMostWeight = 1e18;
-
-// Flags of the model's shape.
-void add_model(CLI::App& app, TrainFlags& flags) {
-  const CLI::Validator positive = whole(1, kMost);
-  auto& shape = flags.shape;
-  app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--hidden-size", shape.hidden_size, "width of the model")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--num-attention-heads", shape.num_attention_heads, "heads; they share the hidden size")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--ffn-hidden-size", shape.ffn_hidden_size, "width inside the MLP")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--seq-length", shape.sequence_length, "tokens of a sample")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--vocab-size", shape.vocab_size, "tokens known; 257 are those of hdt-data")
-      ->check(positive)
-      ->capture_default_str();
-}
 
 // Flags of replicas and stages. Lists are parsed by training/engine/layout_flags.h.
 void add_layout(CLI::App& app, TrainFlags& flags) {
@@ -301,14 +281,7 @@ bool slows_down(const TrainFlags& flags) {
 
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
-  const auto& shape = flags.shape;
-  // Rotary position embedding turns pairs of a head's elements, so a head has an even size.
-  if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
-    return fmt::format(
-        "--hidden-size {}: expected a multiple of twice --num-attention-heads {} (heads have an even "
-        "size), {} left over",
-        shape.hidden_size, shape.num_attention_heads, shape.hidden_size % (2 * shape.num_attention_heads));
-  }
+  if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
   if (flags.min_lr.value_or(0) > flags.trainer.learning_rate.peak) {
     return fmt::format("--min-lr {}: expected at most --lr {}", *flags.min_lr,
                        flags.trainer.learning_rate.peak);
@@ -345,13 +318,6 @@ int usage_error(std::string message) {
 ParsedFlags parse_flags(int argc, char** argv) {
   ParsedFlags parsed;
   TrainFlags& flags = parsed.flags;
-  // The default model learns a book in minutes on a few cores.
-  flags.layout.num_layers = 4;
-  flags.shape.hidden_size = 128;
-  flags.shape.num_attention_heads = 4;
-  flags.shape.ffn_hidden_size = 352;
-  flags.shape.sequence_length = 128;
-  flags.shape.vocab_size = 257;
   flags.trainer.seed = 1234;
   flags.trainer.learning_rate.peak = 3e-3;
 
@@ -361,7 +327,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
       "into replicas and pipeline stages of unequal sizes.");
   app.footer(kExamples);
   last_one_counts(app);
-  add_model(app, flags);
+  ModelFlags model;
+  add_model(app, flags, model);
   add_layout(app, flags);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags);
@@ -377,18 +344,18 @@ ParsedFlags parse_flags(int argc, char** argv) {
     parsed.exit_status = usage_error(error.what());
     return parsed;
   }
-  // The plan comes before the defaults, which fill in only what it leaves open.
-  if (!flags.plan_path.empty()) {
-    if (const Status status = take_plan(app, flags); !status.is_ok()) {
-      parsed.exit_status = usage_error(status.message());
-      return parsed;
-    }
+  // The plan comes before the defaults, which fill in only what it leaves open; and before the model, whose
+  // layers it knows.
+  Status taken = flags.plan_path.empty() ? Status::ok() : take_plan(app, flags);
+  if (taken.is_ok()) taken = take_model(app, model, flags);
+  if (!taken.is_ok()) {
+    parsed.exit_status = usage_error(taken.message());
+    return parsed;
   }
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
   // Values that follow from several flags.
-  flags.shape.num_layers = flags.layout.num_layers;
   flags.trainer.learning_rate.total_steps = flags.train_iters;
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =

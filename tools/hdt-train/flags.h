@@ -25,6 +25,8 @@ struct EmulatedDevice {
 struct TrainFlags {
   // The model, its layout and the optimizer.
   training::ModelShape shape;
+  // A folder of Hugging Face's library, whose parameters take the place of the start values; empty: none.
+  std::string load_hf;
   training::LayoutFlags layout;
   std::string plan_path;
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.

@@ -17,6 +17,7 @@
 
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/lost_rank.h"
+#include "tools/hdt-train/pretrained.h"
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/run_identity.h"
@@ -28,6 +29,7 @@
 #include "training/engine/hdt_operation.h"
 #include "training/engine/slowed_compute.h"
 #include "training/torch/blas_check.h"
+#include "training/torch/tensor_names.h"
 #include "training/torch/torch_stage.h"
 
 namespace hdt::tools {
@@ -51,8 +53,8 @@ std::string describe(const training::Layout& layout) {
 void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
   const auto& shape = flags.shape;
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
-             format_grouped(shape.parameters()), shape.num_layers, shape.hidden_size, shape.sequence_length,
-             shape.vocab_size);
+             format_grouped(training::parameter_count(shape)), shape.num_layers, shape.hidden_size,
+             shape.sequence_length, shape.vocab_size);
   fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token\n",
              format_grouped(static_cast<int64_t>(input.statistics.tokens)),
              flags.text.empty() ? flags.data_path : flags.text, input.statistics.unigram_entropy);
@@ -163,7 +165,8 @@ void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& out
 }  // namespace
 
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            std::optional<training::Checkpoint>& resume, Communicator& world) {
+                            Origin origin, Communicator& world) {
+  std::optional<training::Checkpoint>& resume = origin.resume;
   training::set_torch_threads(flags.threads);
   // The messenger makes the groups of the layout, so all ranks must come here.
   Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
@@ -219,13 +222,17 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       },
       flags.trainer);
   if (!trainer.is_ok()) return trainer.status();
-  // 5. What a checkpoint has of it takes the place of the start values.
+  // 5. What a checkpoint or a model of others has of it takes the place of the start values.
   Outcome outcome;
   if (resume) {
     HDT_RETURN_IF_ERROR(all_ready(load_tensors(*resume, *trainer.value()->optimizer()), world));
     outcome.done = resume->state().step;
     resume.reset();  // its files are not needed any more
     if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
+  } else if (origin.pretrained) {
+    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, trainer.value()->memory()), world));
+    if (rank == 0) fmt::print("begins with the model in {}\n", flags.load_hf);
+    origin.pretrained.reset();
   }
   // 6. The steps.
   const int64_t before = outcome.done;

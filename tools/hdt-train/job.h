@@ -10,14 +10,21 @@
 #include "tools/hdt-train/token_input.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/engine/layout.h"
+#include "training/torch/pretrained_model.h"
 
 namespace hdt::tools {
 
+// Where the parameters come from; without either they have start values.
+struct Origin {
+  std::optional<training::Checkpoint> resume;           // to go on from, of this run (check_resume())
+  std::optional<training::PretrainedModel> pretrained;  // to begin with
+};
+
 // Trains, saves, reports (on rank 0) and generates text. All ranks of `world` must call it with the same
-// flags and layout. `resume`: the checkpoint to go on from, of this run (check_resume()); it is closed when
-// it has been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged or
-// the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
+// flags and layout. The files of `origin` are closed when
+// they have been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged
+// or the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            std::optional<training::Checkpoint>& resume, Communicator& world);
+                            Origin origin, Communicator& world);
 
 }  // namespace hdt::tools

@@ -8,13 +8,16 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/run_main.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
+#include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/plan_layout.h"
+#include "tools/hdt-train/pretrained.h"
 #include "tools/hdt-train/profile_job.h"
 #include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/token_input.h"
@@ -53,10 +56,16 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!layout.is_ok()) return refuse(rank, layout.status());
   const Status shards = training::check_shard_options(layout.value(), flags.trainer.shards);
   if (!shards.is_ok()) return refuse(rank, {shards.code(), "--optimizer-shard-weights: " + shards.message()});
+  const Status tied = check_tied_head(flags, layout.value());
+  if (!tied.is_ok()) return refuse(rank, tied);
   // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
   Result<std::optional<training::Checkpoint>> resume = open_resume(flags, rank);
-  const Status opened = input.is_ok() ? resume.status() : input.status();
+  // The parameters of --load-hf are not needed where a checkpoint has later ones.
+  Result<std::optional<training::PretrainedModel>> pretrained =
+      resume.is_ok() && resume.value() ? std::optional<training::PretrainedModel>() : open_pretrained(flags);
+  Status opened = input.is_ok() ? resume.status() : input.status();
+  if (opened.is_ok()) opened = pretrained.status();
   const Status ready = all_ready(opened, world);
   // The rank that has failed says why; the others say only that it has.
   if (!opened.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, opened.message()));
@@ -69,7 +78,9 @@ int run(TrainFlags& flags, Communicator& world) {
     if (!mine.is_ok() && of_rank_0.is_ok() && of_rank_0.value() == mine.message()) return refuse(rank, mine);
     if (!mine.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, mine.message()));
   }
-  const Result<std::string> wrong = run_job(flags, input.value(), layout.value(), resume.value(), world);
+  const Result<std::string> wrong =
+      run_job(flags, input.value(), layout.value(),
+              {std::move(resume.value()), std::move(pretrained.value())}, world);
   if (!wrong.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, wrong.status().to_string()));
   if (wrong.value().empty()) return 0;
   // All ranks know the same, so rank 0 prints it.

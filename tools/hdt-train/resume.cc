@@ -19,15 +19,22 @@ using training::TensorInfo;
 constexpr const char* kData = "data";   // the one key that is no flag
 constexpr size_t kMostDifferences = 4;  // in a message about tensors
 
-// Every difference between the two, or "".
+// Every difference between the two, or "". A key that one of them lacks differs.
 std::string differing_keys(const std::map<std::string, std::string>& theirs,
                            const std::map<std::string, std::string>& ours) {
+  std::map<std::string, std::string> all = ours;
+  all.insert(theirs.begin(), theirs.end());
+  const auto value_in = [](const auto& facts, const std::string& key) {
+    const auto found = facts.find(key);
+    return found == facts.end() ? std::string("is not given") : found->second;
+  };
   std::vector<std::string> differences;
-  for (const auto& [key, value] : ours) {
-    const auto found = theirs.find(key);
-    if (found != theirs.end() && found->second == value) continue;
-    differences.push_back(fmt::format("{} {} there and {} here", key == kData ? "the data: " : "--" + key,
-                                      found == theirs.end() ? "is not known" : found->second, value));
+  for (const auto& [key, ignored] : all) {
+    const std::string there = value_in(theirs, key);
+    const std::string here = value_in(ours, key);
+    if (there == here) continue;
+    differences.push_back(
+        fmt::format("{} {} there and {} here", key == kData ? "the data: " : "--" + key, there, here));
   }
   return fmt::format("{}", fmt::join(differences, "; "));
 }
@@ -84,17 +91,24 @@ Result<std::optional<Checkpoint>> open_resume(const TrainFlags& flags, int rank)
 
 std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
                                                    const training::Layout& layout) {
-  const auto& shape = flags.shape;
-  return {{"num-layers", std::to_string(shape.num_layers)},
-          {"hidden-size", std::to_string(shape.hidden_size)},
-          {"num-attention-heads", std::to_string(shape.num_attention_heads)},
-          {"ffn-hidden-size", std::to_string(shape.ffn_hidden_size)},
-          {"vocab-size", std::to_string(shape.vocab_size)},
-          {"seq-length", std::to_string(shape.sequence_length)},
-          {"global-batch-size", std::to_string(layout.global_batch_size())},
-          {"seed", std::to_string(flags.trainer.seed)},
-          {kData,
-           fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens, input.statistics.checksum)}};
+  std::map<std::string, std::string> facts = training::model_facts(flags.shape);
+  // Facts of a model without the features that came later are left out, so that checkpoints that do not know
+  // of them go on.
+  training::ModelShape plain;
+  plain.num_layers = flags.shape.num_layers;
+  plain.hidden_size = flags.shape.hidden_size;
+  plain.num_attention_heads = flags.shape.num_attention_heads;
+  plain.sequence_length = flags.shape.sequence_length;
+  for (const auto& [key, value] : training::model_facts(plain)) {
+    const bool kept = key == "num-layers" || key == "hidden-size" || key == "num-attention-heads";
+    if (!kept && facts.at(key) == value) facts.erase(key);
+  }
+  facts.insert({{"seq-length", std::to_string(flags.shape.sequence_length)},
+                {"global-batch-size", std::to_string(layout.global_batch_size())},
+                {"seed", std::to_string(flags.trainer.seed)},
+                {kData, fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens,
+                                    input.statistics.checksum)}});
+  return facts;
 }
 
 Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,

@@ -34,12 +34,11 @@ Status check_same(const std::string& mine, const std::string& what, training::Me
 Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
                       const training::TokenStatistics& statistics, const std::string& checkpoint,
                       training::Messenger& messenger) {
-  const auto& shape = flags.shape;
-  HDT_RETURN_IF_ERROR(
-      check_same(fmt::format("{} layers, hidden {}, heads {}, ffn {}, seq-length {}, vocab {}",
-                             shape.num_layers, shape.hidden_size, shape.num_attention_heads,
-                             shape.ffn_hidden_size, shape.sequence_length, shape.vocab_size),
-                 "models", messenger));
+  std::string model = fmt::format("seq-length {}", flags.shape.sequence_length);
+  for (const auto& [key, value] : training::model_facts(flags.shape))
+    model += fmt::format(", {} {}", key, value);
+  HDT_RETURN_IF_ERROR(check_same(model, "models", messenger));
+  HDT_RETURN_IF_ERROR(check_same(flags.load_hf.empty() ? "none" : "one", "models to begin with", messenger));
   // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
   replicas += fmt::format(", {}", training::schedule_name(flags.trainer.schedule));

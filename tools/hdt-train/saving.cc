@@ -13,6 +13,7 @@
 #include "tools/hdt-train/stop_signal.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/trained_tensor.h"
+#include "training/torch/hugging_face_config.h"
 #include "training/torch/tensor_names.h"
 
 namespace hdt::tools {
@@ -211,8 +212,9 @@ Result<std::string> Saving::publish(const std::vector<std::string>& reports) {
   }
   state_.step = *under_way_;
   state_.consumed_samples = *under_way_ * batch_size_;
-  Result<training::PublishedCheckpoint> published =
-      folder_->publish(state_, summaries, expected_, {.keep_latest = flags_.keep_checkpoints});
+  Result<training::PublishedCheckpoint> published = folder_->publish(
+      state_, summaries, expected_,
+      {.keep_latest = flags_.keep_checkpoints, .model_config = training::model_config_text(flags_.shape)});
   if (!published.is_ok()) return published.status();
   if (!published.value().warning.empty())
     fmt::print(stderr, "hdt-train: warning: --save: {}\n", published.value().warning);

@@ -2,10 +2,8 @@
 // tensor checks the shard's header against the state, and the hash.
 #include "training/checkpoint/checkpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,35 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "base/whole_number.h"
 #include "training/checkpoint/paths.h"
+#include "training/checkpoint/small_file.h"
 
 namespace hdt::training {
 namespace {
 
 constexpr size_t kReasonsShown = 5;
-
-// The contents of a small file. kInvalidArgument: it is longer than `most`, or no regular file.
-Result<std::string> read_small_file(const std::string& path, size_t most) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return Status::from_errno("cannot open " + path, errno);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return Status::from_errno("cannot stat " + path, errno);
-  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > most) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} is not a regular file of at most {} bytes", path, most));
-  }
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t count = ::pread(file.get(), text.data() + at, text.size() - at, static_cast<off_t>(at));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::from_errno("cannot read " + path, errno);
-    if (count == 0) return Status(Code::kInvalidArgument, path + ": the file was cut while it was read");
-    at += static_cast<size_t>(count);
-  }
-  return text;
-}
 
 // The step that the tracker names; nothing if there is no tracker. An unreadable one is an error.
 Result<std::optional<int64_t>> tracked_step(const std::string& save) {

@@ -227,7 +227,8 @@ Status check_state(const TrainingState& state) {
 }
 
 Status write_contents(const std::string& folder, const TrainingState& state,
-                      std::span<const ShardSummary> summaries, std::span<const ExpectedTensor> expected) {
+                      std::span<const ShardSummary> summaries, std::span<const ExpectedTensor> expected,
+                      const PublishOptions& options) {
   HDT_RETURN_IF_ERROR(check_state(state));
   HDT_RETURN_IF_ERROR(check_complete(state, summaries, expected));
   HDT_RETURN_IF_ERROR(check_files(folder, summaries));
@@ -240,6 +241,8 @@ Status write_contents(const std::string& folder, const TrainingState& state,
   }
   HDT_RETURN_IF_ERROR(
       write_file_atomically(folder + "/" + kIndexFile, index_text(contents.value(), summaries)));
+  if (!options.model_config.empty())
+    HDT_RETURN_IF_ERROR(write_file_atomically(folder + "/" + kConfigFile, options.model_config));
   return write_file_atomically(folder + "/" + kStateFile, text);
 }
 
@@ -371,7 +374,7 @@ Result<PublishedCheckpoint> CheckpointFolder::publish(const TrainingState& state
                                                       std::span<const ExpectedTensor> expected,
                                                       const PublishOptions& options) {
   const std::string writing = hidden_folder(save_, state.step, kWritingSuffix);
-  Status status = write_contents(writing, state, summaries, expected);
+  Status status = write_contents(writing, state, summaries, expected, options);
   if (status.is_ok()) status = sync_folder(writing);
   std::string warning;
   if (status.is_ok()) {

@@ -39,6 +39,8 @@ struct ExpectedTensor {
 
 struct PublishOptions {
   int keep_latest = 0;  // how many checkpoints are kept; 0: all
+  // The contents of config.json, by which Hugging Face's loaders know the model; "": there is no such file.
+  std::string model_config = {};
 };
 
 struct PublishedCheckpoint {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/whole_number.h"
 
 namespace hdt::training {
@@ -10,6 +12,7 @@ namespace {
 
 constexpr std::string_view kIteration = "iter_";
 constexpr size_t kStepDigits = 7;
+constexpr size_t kMostFileName = 255;
 
 }  // namespace
 
@@ -25,6 +28,14 @@ std::optional<int64_t> step_of_iteration(std::string_view name) {
 
 std::string hidden_folder(const std::string& save, int64_t step, const char* suffix) {
   return fmt::format("{}/.{}{}", save, iteration_name(step), suffix);
+}
+
+bool is_shard_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMostFileName && name.front() != '.' &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                  c == '_' || c == '.';
+         });
 }
 
 std::string shard_name(std::string_view kind, size_t number, size_t count) {

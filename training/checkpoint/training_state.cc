@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/foreign_json.h"
 #include "base/sha256_stream.h"
+#include "training/checkpoint/paths.h"
 #include "training/checkpoint/tensor_json.h"
 
 namespace hdt::training {
@@ -17,19 +17,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostFileName = 255;
 constexpr char kKeyVersion[] = "version";
 
 Status state_refused(std::string reason) { return {Code::kInvalidArgument, std::move(reason)}; }
-
-// A name in the checkpoint's own folder: no path, nothing hidden.
-bool is_file_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMostFileName && name.front() != '.' &&
-         std::ranges::all_of(name, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                  c == '_' || c == '.';
-         });
-}
 
 json to_json(const TensorRecord& record, bool with_shard) {
   json object = {{"dtype", dtype_name(record.dtype)}, {"shape", record.shape}, {"sha256", record.hash}};
@@ -59,7 +49,7 @@ Result<WrittenShard> written_shard_of(const json& object) {
   }
   auto file = json_text(object, "file");
   if (!file.is_ok()) return file.status();
-  if (!is_file_name(file.value())) return state_refused("'file' is no name of a shard");
+  if (!is_shard_file_name(file.value())) return state_refused("'file' is no name of a shard");
   shard.file = file.take();
   const auto bytes = json_number(object, "bytes");
   if (!bytes.is_ok()) return bytes.status();
@@ -165,7 +155,7 @@ Result<CheckpointContents> parse_checkpoint_contents(std::string_view bytes) {
   const auto shards = json_object(object, "shards");
   if (!shards.is_ok()) return shards.status();
   for (const auto& [file, size] : shards.value()->items()) {
-    if (!is_file_name(file)) return state_refused(fmt::format("'{}' is no name of a shard", file));
+    if (!is_shard_file_name(file)) return state_refused(fmt::format("'{}' is no name of a shard", file));
     if (!size.is_number_unsigned())
       return state_refused(fmt::format("the size of shard {} is no number", file));
     contents.shards.emplace(file, size.get<uint64_t>());

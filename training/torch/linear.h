@@ -7,15 +7,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace hdt::training {
 
-// A weight gradient that is still to be computed: output_gradient^T x input, added to `sum`.
+// How a weight lies in memory: [out, in] as torch's Linear has it, or [in, out] as GPT-2's Conv1D in Hugging
+// Face's library.
+enum class WeightLayout : uint8_t { kOutIn, kInOut };
+
+// Gradients that are still to be computed: that of a weight, output_gradient^T x input or its transpose,
+// added to `sum`; and that of a bias, the sum of output_gradient over its rows, added to `bias_sum`.
 struct WeightGradient {
   at::Tensor input;            // [rows, in]
   at::Tensor output_gradient;  // [rows, out]
-  at::Tensor sum;              // [out, in], a view of the engine's memory
+  at::Tensor sum;              // as the weight, a view of the engine's memory
+  at::Tensor bias_sum;         // [out]; undefined where there is no bias
+  WeightLayout layout = WeightLayout::kOutIn;
   void add() const;
 };
 
@@ -31,9 +39,16 @@ class WeightGradients {
   std::vector<WeightGradient>* kept_ = nullptr;
 };
 
-// input x weight^T over the last dimension: [..., in] to [..., out]. If gradients are on, the graph's
-// backward computes the gradient of `input`, and gives that of `weight` to `gradients`; weight.grad() must be
-// bound.
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, WeightGradients& gradients);
+// A matrix and its bias, which is undefined where there is none. If gradients are on, the grad() of both must
+// be bound.
+struct Projection {
+  at::Tensor weight;
+  at::Tensor bias = {};
+  WeightLayout layout = WeightLayout::kOutIn;
+};
+
+// input x weight^T + bias over the last dimension: [..., in] to [..., out]. If gradients are on, the graph's
+// backward computes the gradient of `input`, and gives those of weight and bias to `gradients`.
+at::Tensor linear(const at::Tensor& input, const Projection& projection, WeightGradients& gradients);
 
 }  // namespace hdt::training

@@ -1,111 +1,125 @@
-// llama_layers.cc: the model's mathematics. `parameters` are in the order of unit_parameters().
+// llama_layers.cc: the mathematics of LLaMA. Parameters are taken by the places that parameters() gives them.
 #include "training/torch/llama_layers.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numbers>
+
+#include "training/torch/attention.h"
 
 namespace hdt::training {
 namespace {
 
-// The deviation of start values, as in GPT-2 (Radford et al. 2019: "Language models are unsupervised
-// multitask learners").
-constexpr double kDeviation = 0.02;
+// The places of a layer's parameters. Query, key and value are the rows of one matrix, and so are gate and
+// up.
+enum LayerParameter : uint8_t { kQkv, kAttentionOut, kGateUp, kDown, kAttentionNorm, kMlpNorm };
 
-// Zhang and Sennrich 2019: "Root mean square layer normalization". The norm is over the last dimension.
-at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon) {
-  return input * at::rsqrt(input.square().mean(-1, true) + epsilon) * weight;
+// Radians a position, of each pair of a head's elements: rotary_base^(-i / half), perhaps scaled.
+std::vector<double> frequencies(const ModelShape& shape) {
+  const int64_t half = shape.head_size() / 2;
+  const RopeScaling& scaling = shape.rope_scaling;
+  std::vector<double> all;
+  for (int64_t i = 0; i < half; ++i) {
+    double frequency = std::pow(shape.rotary_base, -static_cast<double>(i) / static_cast<double>(half));
+    if (scaling.kind == RopeScalingKind::kLinear) frequency /= scaling.factor;
+    if (scaling.kind == RopeScalingKind::kLlama3) {
+      // How often the wave fits into a text of the pre-training decides how much of it is kept.
+      const double waves =
+          static_cast<double>(scaling.original_positions) * frequency / (2 * std::numbers::pi);
+      const double kept = std::clamp((waves - scaling.low_frequency_factor) /
+                                         (scaling.high_frequency_factor - scaling.low_frequency_factor),
+                                     0.0, 1.0);
+      frequency *= kept + (1 - kept) / scaling.factor;
+    }
+    all.push_back(frequency);
+  }
+  return all;
 }
 
 // Rotary embeddings (Su et al. 2021: "RoFormer"): rotates the pairs (i, i + head_size / 2) of the last
-// dimension by the angle of their position. `input` is [B, T, 2, heads, head_size], where the 2 are
-// query and key.
+// dimension by the angle of their position. `input` is [B, T, heads, head_size].
 at::Tensor rotate(const at::Tensor& input, const at::Tensor& cosine, const at::Tensor& sine) {
   const std::vector<at::Tensor> halves = input.chunk(2, -1);
   return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
 }
 
-// Causal attention. Query, key and value come from one matrix; query and key are rotated in one pass.
-// The scale 1 / sqrt(head_size) is applied to the query, which is smaller than the scores. Masked scores
-// become 0 in the softmax.
-at::Tensor attention(const ModelShape& shape, const PositionTables& tables, const at::Tensor& qkv_weight,
-                     const at::Tensor& out_weight, WeightGradients& gradients, const at::Tensor& input) {
-  const int64_t batch = input.size(0);
-  const int64_t length = input.size(1);
-  const at::Tensor qkv = linear(input, qkv_weight, gradients)
-                             .view({batch, length, 3, shape.num_attention_heads, shape.head_size()});
-  const at::Tensor qk =
-      rotate(qkv.narrow(2, 0, 2), tables.cosine.narrow(0, 0, length), tables.sine.narrow(0, 0, length));
-  const at::Tensor q = qk.select(2, 0).transpose(1, 2) / std::sqrt(static_cast<double>(shape.head_size()));
-  const at::Tensor k = qk.select(2, 1).transpose(1, 2);
-  const at::Tensor v = qkv.select(2, 2).transpose(1, 2);
-  const at::Tensor future = tables.future.narrow(0, 0, length).narrow(1, 0, length);
-  const at::Tensor scores =
-      at::matmul(q, k.transpose(-2, -1)).masked_fill(future, -std::numeric_limits<double>::infinity());
-  const at::Tensor mixed = at::matmul(scores.softmax(-1), v);
-  return linear(mixed.transpose(1, 2).reshape({batch, length, shape.hidden_size}), out_weight, gradients);
-}
-
 }  // namespace
 
-std::vector<ParameterShape> unit_parameters(const ModelShape& shape, int unit) {
-  const int64_t hidden = shape.hidden_size;
-  if (unit == 0) return {{{shape.vocab_size, hidden}, kDeviation}};
-  if (unit == shape.num_layers + 1) return {{{shape.vocab_size, hidden}, kDeviation}, {{hidden}, 0}};
+// Angles are computed in double, as large positions lose digits in float.
+LlamaLayers::LlamaLayers(const ModelShape& shape, at::ScalarType type)
+    : shape_(shape), future_(future_mask(shape.sequence_length)) {
+  const at::Tensor positions = at::arange(shape.sequence_length, at::kDouble).unsqueeze(1);
+  const at::Tensor angles = (positions * at::tensor(frequencies(shape), at::kDouble)).unsqueeze(1);
+  cosine_ = angles.cos().to(type);
+  sine_ = angles.sin().to(type);
+}
+
+std::vector<ParameterShape> LlamaLayers::parameters(int unit) const {
+  const int64_t hidden = shape_.hidden_size;
+  const ParameterShape vocabulary{{shape_.vocab_size, hidden}, kDeviation};
+  if (unit == 0) return {vocabulary};
+  if (unit == shape_.num_layers + 1)
+    return shape_.tied_head ? std::vector<ParameterShape>{{{hidden}}}
+                            : std::vector<ParameterShape>{vocabulary, {{hidden}}};
   // The outputs that are added to the residual stream start smaller the deeper the model is, so that its
   // variance does not grow with the depth (Radford et al. 2019).
-  const double residual = kDeviation / std::sqrt(2.0 * shape.num_layers);
+  const double residual = kDeviation / std::sqrt(2.0 * shape_.num_layers);
+  const int64_t keys_and_values = 2 * shape_.query_groups() * shape_.head_size();
   return {
-      {{3 * hidden, hidden}, kDeviation},                 // query, key, value
-      {{hidden, hidden}, residual},                       // attention output
-      {{2 * shape.ffn_hidden_size, hidden}, kDeviation},  // gate, up
-      {{hidden, shape.ffn_hidden_size}, residual},        // down
-      {{hidden}, 0},                                      // norm before attention
-      {{hidden}, 0},                                      // norm before the MLP
+      {{hidden + keys_and_values, hidden}, kDeviation},
+      {{hidden, hidden}, residual},
+      {{2 * shape_.ffn_hidden_size, hidden}, kDeviation},
+      {{hidden, shape_.ffn_hidden_size}, residual},
+      {{hidden}},
+      {{hidden}},
   };
 }
 
-// Frequency i is rotary_base^(-i / half). Angles are computed in double, as large positions lose digits
-// in float.
-PositionTables::PositionTables(const ModelShape& shape) {
-  const int64_t half = shape.head_size() / 2;
-  const at::Tensor frequencies =
-      (at::arange(half, at::kDouble) * (-std::log(shape.rotary_base) / static_cast<double>(half))).exp();
-  const at::Tensor angles =
-      (at::arange(shape.sequence_length, at::kDouble).unsqueeze(1) * frequencies).view({-1, 1, 1, half});
-  cosine = angles.cos().to(at::kFloat);
-  sine = angles.sin().to(at::kFloat);
-  future = at::ones({shape.sequence_length, shape.sequence_length}, at::kBool).triu(1);
-}
-
-at::Tensor embedding_forward(const std::vector<at::Tensor>& parameters, const at::Tensor& tokens) {
+at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor& tokens) const {
   return at::embedding(parameters[0], tokens);
 }
 
-// Both blocks add to the residual stream: attention, then SwiGLU (Shazeer 2020: "GLU variants improve
-// transformer"), whose gate and up projections are one matrix.
-at::Tensor layer_forward(const ModelShape& shape, const PositionTables& tables,
-                         const std::vector<at::Tensor>& parameters, WeightGradients& gradients,
-                         const at::Tensor& input) {
-  const at::Tensor attended = input + attention(shape, tables, parameters[0], parameters[1], gradients,
-                                                rms_norm(input, parameters[4], shape.norm_epsilon));
-  const std::vector<at::Tensor> gate_up =
-      linear(rms_norm(attended, parameters[5], shape.norm_epsilon), parameters[2], gradients).chunk(2, -1);
-  return attended + linear(at::silu(gate_up[0]) * gate_up[1], parameters[3], gradients);
+// Zhang and Sennrich 2019: "Root mean square layer normalization". The norm is over the last dimension.
+at::Tensor LlamaLayers::norm(const at::Tensor& input, const at::Tensor& weight) const {
+  return input * at::rsqrt(input.square().mean(-1, true) + shape_.norm_epsilon) * weight;
 }
 
-// The final norm, then a matrix product with the output embedding.
-at::Tensor head_forward(const ModelShape& shape, const std::vector<at::Tensor>& parameters,
-                        WeightGradients& gradients, const at::Tensor& input) {
-  return linear(rms_norm(input, parameters[1], shape.norm_epsilon), parameters[0], gradients);
+// Query and key are rotated in one pass.
+at::Tensor LlamaLayers::attention(const Parameters& parameters, WeightGradients& gradients,
+                                  const at::Tensor& input) const {
+  const int64_t length = input.size(1);
+  const int64_t heads = shape_.num_attention_heads;
+  const int64_t groups = shape_.query_groups();
+  const at::Tensor qkv = linear(input, {parameters[kQkv]}, gradients)
+                             .view({input.size(0), length, heads + 2 * groups, shape_.head_size()});
+  const at::Tensor qk =
+      rotate(qkv.narrow(2, 0, heads + groups), cosine_.narrow(0, 0, length), sine_.narrow(0, 0, length));
+  const at::Tensor mixed = causal_attention(qk.narrow(2, 0, heads), qk.narrow(2, heads, groups),
+                                            qkv.narrow(2, heads + groups, groups), future_);
+  return linear(mixed, {parameters[kAttentionOut]}, gradients);
+}
+
+// Both blocks add to the residual stream: attention, then SwiGLU (Shazeer 2020: "GLU variants improve
+// transformer").
+at::Tensor LlamaLayers::layer(const Parameters& parameters, WeightGradients& gradients,
+                              const at::Tensor& input) const {
+  const at::Tensor attended =
+      input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]));
+  const std::vector<at::Tensor> gate_up =
+      linear(norm(attended, parameters[kMlpNorm]), {parameters[kGateUp]}, gradients).chunk(2, -1);
+  return attended + linear(at::silu(gate_up[0]) * gate_up[1], {parameters[kDown]}, gradients);
+}
+
+at::Tensor LlamaLayers::final_norm(const Parameters& parameters, const at::Tensor& input) const {
+  return norm(input, parameters.back());
 }
 
 }  // namespace hdt::training

@@ -2,6 +2,7 @@
 // torch.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "training/engine/tensor_info.h"
@@ -16,5 +17,8 @@ std::vector<TensorInfo> named_tensors(const ModelShape& shape, int unit);
 
 // Those of the whole model, in the order of units.
 std::vector<TensorInfo> model_tensors(const ModelShape& shape);
+
+// The parameters of the whole model, as a number.
+int64_t parameter_count(const ModelShape& shape);
 
 }  // namespace hdt::training

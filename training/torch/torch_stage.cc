@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "training/torch/llama_layers.h"
+#include "training/torch/model_layers.h"
 #include "training/torch/tensor_names.h"
 
 namespace hdt::training {
@@ -39,7 +39,8 @@ void copy_out(const at::Tensor& from, std::span<float> to) {
 // One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
 class TorchStage final : public TextCompute {
  public:
-  TorchStage(const ModelShape& shape, UnitRange units) : shape_(shape), units_(units), tables_(shape) {
+  TorchStage(const ModelShape& shape, UnitRange units)
+      : shape_(shape), units_(units), layers_(make_layers(shape)) {
     parameters_.resize(units.size());
   }
 
@@ -56,7 +57,7 @@ class TorchStage final : public TextCompute {
   // Autograd adds into a gradient tensor that is already there, so gradients arrive in the engine's memory.
   void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
     size_t at = 0;
-    for (const ParameterShape& parameter : unit_parameters(shape_, unit)) {
+    for (const ParameterShape& parameter : layers_->parameters(unit)) {
       at::Tensor tensor = view_of(parameters.subspan(at), parameter.sizes);
       tensor.set_requires_grad(true);
       tensor.mutable_grad() = view_of(gradients.subspan(at), parameter.sizes);
@@ -71,13 +72,13 @@ class TorchStage final : public TextCompute {
     // the golden ratio).
     at::Generator random =
         at::detail::createCPUGenerator(seed * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(unit));
-    const std::vector<ParameterShape> shapes = unit_parameters(shape_, unit);
+    const std::vector<ParameterShape> shapes = layers_->parameters(unit);
     for (size_t i = 0; i < shapes.size(); ++i) {
       at::Tensor& tensor = unit_tensors(unit)[i];
       if (shapes[i].deviation > 0) {
         tensor.normal_(0, shapes[i].deviation, random);
       } else {
-        tensor.fill_(1);
+        tensor.fill_(shapes[i].value);
       }
     }
   }
@@ -204,14 +205,18 @@ class TorchStage final : public TextCompute {
   }
 
   at::Tensor unit_forward(int unit, const at::Tensor& input) {
-    if (unit == 0) return embedding_forward(unit_tensors(unit), input);
-    if (is_head(unit)) return head_forward(shape_, unit_tensors(unit), weight_gradients_, input);
-    return layer_forward(shape_, tables_, unit_tensors(unit), weight_gradients_, input);
+    if (unit == 0) return layers_->embedding(unit_tensors(unit), input);
+    if (!is_head(unit)) return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+    // A matrix product with the output embedding. Where that is the embedding itself, this stage holds both
+    // units, and the gradient of both uses adds up in the embedding's memory: the head's is there first, and
+    // the embedding's unit is the last one to be complete.
+    const at::Tensor& matrix = unit_tensors(shape_.tied_head ? 0 : unit).front();
+    return linear(layers_->final_norm(unit_tensors(unit), input), {matrix}, weight_gradients_);
   }
 
   ModelShape shape_;
   UnitRange units_;
-  PositionTables tables_;
+  std::unique_ptr<ModelLayers> layers_;
   // Before the graphs, which refer to it.
   WeightGradients weight_gradients_;
   std::vector<std::vector<at::Tensor>> parameters_;  // by unit

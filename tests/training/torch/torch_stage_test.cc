@@ -1,6 +1,5 @@
 // torch_stage_test.cc: the torch model as the engine uses it.
 #include "training/torch/torch_stage.h"
-#include "training/torch/tensor_names.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +56,7 @@ TEST(TorchStageTest, SizesAddUpToTheModel) {
   const auto whole = make_torch_stage(shape, {0, 6});
   int64_t elements = 0;
   for (int unit = 0; unit < 6; ++unit) elements += static_cast<int64_t>(elements_of(whole->tensors(unit)));
-  EXPECT_EQ(elements, shape.parameters());
+  EXPECT_EQ(elements, parameter_count(shape));
 }
 
 TEST(TorchStageTest, TensorsHaveTheirNamesAndShapesInHuggingFacesLlama) {

@@ -1,0 +1,108 @@
+// layer_gradients_test.cc: the gradients of every kind of unit are those of finite differences. In fp64, as
+// differences in fp32 have few digits; the layers compute in the type of their parameters.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "training/torch/model_layers.h"
+
+namespace hdt::training::testing {
+namespace {
+
+constexpr int64_t kSamples = 2;
+constexpr double kDistance = 1e-5;
+constexpr double kTolerance = 1e-7;  // of gradients of about 1
+
+ModelShape llama_shape() {
+  ModelShape shape;
+  shape.num_layers = 1;
+  shape.hidden_size = 8;
+  shape.num_attention_heads = 4;
+  shape.num_query_groups = 2;
+  shape.ffn_hidden_size = 6;
+  shape.sequence_length = 5;
+  shape.vocab_size = 7;
+  shape.rope_scaling = {RopeScalingKind::kLlama3, 4, 1, 4, 16};
+  return shape;
+}
+
+// A unit on parameters of its own, and a scalar that its output makes.
+class Unit {
+ public:
+  Unit(const ModelShape& shape, int unit)
+      : shape_(shape), unit_(unit), layers_(make_layers(shape, at::kDouble)) {
+    for (const ParameterShape& each : layers_->parameters(unit)) {
+      at::Tensor parameter = at::randn(each.sizes, at::kDouble);
+      parameter.set_requires_grad(true);
+      parameter.mutable_grad() = at::zeros_like(parameter);
+      parameters_.push_back(parameter);
+    }
+    input_ = at::randn({kSamples, shape.sequence_length, shape.hidden_size}, at::kDouble);
+    input_.set_requires_grad(true);
+  }
+
+  // The sum of the output, each element with a weight of its own.
+  at::Tensor value() {
+    const at::Tensor output = forward();
+    if (!weights_.defined()) weights_ = at::randn(output.sizes(), at::kDouble);
+    return (output * weights_).sum();
+  }
+
+  // Of all parameters, and of the input where the unit has one with a gradient.
+  void check() {
+    value().backward();
+    std::vector<at::Tensor> leaves = parameters_;
+    if (unit_ != 0) leaves.push_back(input_);
+    for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      const at::Tensor gradient = leaves[leaf].grad().reshape({-1});
+      at::Tensor elements = leaves[leaf].detach().view({-1});
+      double* const data = elements.data_ptr<double>();
+      ASSERT_GT(gradient.abs().max().item<double>(), 0) << "leaf " << leaf;
+      for (int64_t i = 0; i < elements.numel(); ++i) {
+        const double origin = data[i];
+        data[i] = origin + kDistance;
+        const double above = value().item<double>();
+        data[i] = origin - kDistance;
+        const double below = value().item<double>();
+        data[i] = origin;
+        const double expected = (above - below) / (2 * kDistance);
+        EXPECT_NEAR(gradient[i].item<double>(), expected, kTolerance * (1 + std::abs(expected)))
+            << "unit " << unit_ << ", leaf " << leaf << ", element " << i;
+      }
+    }
+  }
+
+ private:
+  at::Tensor forward() {
+    if (unit_ == 0) {
+      const at::Tensor tokens =
+          at::arange(kSamples * shape_.sequence_length, at::kLong).remainder(shape_.vocab_size);
+      return layers_->embedding(parameters_, tokens.view({kSamples, shape_.sequence_length}));
+    }
+    if (unit_ <= shape_.num_layers) return layers_->layer(parameters_, gradients_, input_);
+    return linear(layers_->final_norm(parameters_, input_), {parameters_[0]}, gradients_);
+  }
+
+  ModelShape shape_;
+  int unit_;
+  std::unique_ptr<ModelLayers> layers_;
+  WeightGradients gradients_;
+  Parameters parameters_;
+  at::Tensor input_;
+  at::Tensor weights_;
+};
+
+TEST(LayerGradientsTest, AreThoseOfFiniteDifferences) {
+  for (const ModelShape& shape : {llama_shape()}) {
+    for (int unit = 0; unit < shape.num_layers + 2; ++unit) Unit(shape, unit).check();
+  }
+}
+
+}  // namespace
+}  // namespace hdt::training::testing

@@ -1,0 +1,19 @@
+// attention.h: causal attention, which the model families share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace hdt::training {
+
+// [T, T], true where the key lies after the query, for up to `length` tokens.
+at::Tensor future_mask(int64_t length);
+
+// Query [B, T, heads, size], key and value [B, T, groups, size] to [B, T, heads * size]. Heads that follow
+// each other share a group of keys and values (Ainslie et al. 2023: "GQA"); heads must be a multiple of
+// groups. `future` is future_mask() of at least T.
+at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const at::Tensor& future);
+
+}  // namespace hdt::training
