@@ -139,6 +139,12 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->type_name("W ...")
       ->check(number(0, kMostWeight))
       ->trigger_on_parse();
+  app.add_option("--check-weights", flags.check_weights,
+                 "every so many steps, compare the parameters of all replicas to the last bit; a difference "
+                 "ends the run with its tensor, rank and step. 0: never")
+      ->type_name("STEPS")
+      ->check(whole(0, 1'000'000'000))
+      ->capture_default_str();
   app.add_option("--threads", flags.threads, "threads of a torch operation")
       ->check(whole(1, 1024))
       ->capture_default_str();

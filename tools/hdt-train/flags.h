@@ -58,6 +58,7 @@ struct TrainFlags {
 
   // Steps between two lines of progress if standard output is not a terminal.
   int64_t log_interval = 10;
+  int64_t check_weights = 0;  // steps between comparisons of the replicas' parameters; 0: none
   // Outputs; empty: not wanted.
   std::string tensorboard_dir;
   std::string loss_curve;

@@ -28,6 +28,7 @@
 #include "training/engine/hdt_messenger.h"
 #include "training/engine/hdt_operation.h"
 #include "training/engine/slowed_compute.h"
+#include "training/engine/weight_check.h"
 #include "training/torch/blas_check.h"
 #include "training/torch/tensor_names.h"
 #include "training/torch/torch_stage.h"
@@ -80,6 +81,7 @@ struct Run {
   const training::Layout& layout;
   Communicator& world;
   training::Trainer& trainer;
+  training::Messenger& messenger;
   Reporter* reporter;
   Saving* saving;
   std::string loaded;  // the checkpoint that the run has gone on from, or ""
@@ -94,10 +96,20 @@ struct Run {
 struct Outcome {
   int64_t done = 0;           // complete steps, from the start of training
   training::StepResult last;  // of the last step that was run
-  bool stopped = false;       // by SIGTERM
+  // What --check-weights has found after the last step.
+  std::optional<training::WeightDifference> difference;
+  bool stopped = false;  // by SIGTERM
 };
 
-// Runs steps until the last one, until one diverges, or until SIGTERM, and then saves.
+// Whether all replicas hold the same model after `done` steps, if this is a step to look.
+Result<std::optional<training::WeightDifference>> check_weights(const Run& run, int64_t done) {
+  if (run.flags.check_weights == 0 || done % run.flags.check_weights != 0)
+    return std::optional<training::WeightDifference>();
+  HDT_RETURN_IF_ERROR(run.trainer.settle());
+  return training::find_weight_difference(run.layout, run.trainer.memory(), run.messenger);
+}
+
+// Runs steps until the last one, until one diverges or replicas differ, or until SIGTERM, and then saves.
 Status train(const Run& run, Outcome& outcome) {
   const int64_t first = outcome.done;
   // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
@@ -114,6 +126,11 @@ Status train(const Run& run, Outcome& outcome) {
     const std::chrono::duration<double> taken = end - std::exchange(begin, end);
     if (run.reporter != nullptr)
       HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
+    // Before a checkpoint is begun: a model that differs is not worth one.
+    const auto checked = check_weights(run, outcome.done);
+    if (!checked.is_ok()) return run.failed_in(outcome.done, checked.status());
+    outcome.difference = checked.value();
+    if (outcome.difference) break;
     if (run.saving == nullptr) continue;
     const Result<bool> stop = run.saving->step_done(outcome.done, sums, run.trainer);
     if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
@@ -124,8 +141,8 @@ Status train(const Run& run, Outcome& outcome) {
   if (!whole.is_ok()) return run.failed_in(outcome.done, whole);
   if (run.saving == nullptr || outcome.done == first) return Status::ok();
   // A step that has diverged has changed nothing, but it is not worth a checkpoint; the one under way is.
-  const Status saved =
-      outcome.last.diverged ? run.saving->settle() : run.saving->finish(outcome.done, run.trainer);
+  const bool is_good = !outcome.last.diverged && !outcome.difference;
+  const Status saved = is_good ? run.saving->finish(outcome.done, run.trainer) : run.saving->settle();
   return saved.is_ok() ? saved : run.failed_in(outcome.done, saved);
 }
 
@@ -138,6 +155,19 @@ std::string divergence_text(int64_t step, const training::StepResult& result, co
       step, unsigned_nan(result.loss), unsigned_nan(result.gradient_norm),
       result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1,
       checkpoint.empty() ? "" : fmt::format("The newest checkpoint is {}. ", checkpoint));
+}
+
+std::string difference_text(int64_t step, const training::WeightDifference& difference,
+                            const training::Layout& layout, const std::string& checkpoint) {
+  const auto place = [&](int rank) {
+    const training::Position position = layout.position_of(rank);
+    return fmt::format("rank {} (replica {}, stage {})", rank, position.replica, position.stage);
+  };
+  return fmt::format(
+      "after step {} the replicas hold different models: tensor {} of {} differs from that of {}. It was the "
+      "same when it was last compared, so one of both has a fault (memory, device, network or software). {}",
+      step, difference.tensor, place(difference.rank), place(difference.other),
+      checkpoint.empty() ? "There is no checkpoint" : fmt::format("The newest checkpoint is {}", checkpoint));
 }
 
 // Which checkpoint a rank has found, in words that differ if two have found different ones.
@@ -237,7 +267,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   // 6. The steps.
   const int64_t before = outcome.done;
   const auto begin = std::chrono::steady_clock::now();
-  const Run run{flags, layout, world, *trainer.value(), reporter.get(), saving.get(), loaded};
+  const Run run{flags,          layout,       world, *trainer.value(), *messenger.value(),
+                reporter.get(), saving.get(), loaded};
   const Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
 
@@ -247,6 +278,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
   HDT_RETURN_IF_ERROR(trained);
   if (outcome.last.diverged) return divergence_text(outcome.done + 1, outcome.last, run.newest_checkpoint());
+  if (outcome.difference)
+    return difference_text(outcome.done, *outcome.difference, layout, run.newest_checkpoint());
   HDT_RETURN_IF_ERROR(written);
   if (reporter) sum_up(flags, input, outcome, outcome.done - before, elapsed);
   // Without the last checkpoint the work since the one before would be lost unnoticed.

@@ -67,6 +67,8 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
       check_same(flags.save.empty() ? "none" : fmt::format("every {} steps", flags.save_interval),
                  "checkpoints to save", messenger));
   HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("every {} steps", flags.check_weights), "checks of weights", messenger));
+  HDT_RETURN_IF_ERROR(
       check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
                              flags.sample_temperature, flags.sample_prompt),
                  "sampling", messenger));

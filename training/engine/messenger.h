@@ -63,4 +63,7 @@ class Messenger {
   virtual Status max_over_world(std::span<double> values) = 0;
 };
 
+// The lowest rank that says yes, on all ranks; -1 if there is none. All ranks call it.
+Result<int> lowest_rank_with(bool mine, Messenger& messenger);
+
 }  // namespace hdt::training

@@ -88,7 +88,7 @@ Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 5. All ranks see the same totals. If these are not finite, one more operation finds the first rank
   //    whose own part is not.
   if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
-    const Result<int> rank = first_of(!std::isfinite(own[0]) || !std::isfinite(own[2]));
+    const Result<int> rank = lowest_rank_with(!std::isfinite(own[0]) || !std::isfinite(own[2]), messenger_);
     if (!rank.is_ok()) return rank.status();
     result.diverged = true;
     result.diverged_rank = rank.value();
@@ -101,14 +101,6 @@ Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   }
   update(step, result.learning_rate, scale);
   return result;
-}
-
-// The maximum of size - rank over the ranks with `mine` belongs to the lowest of them. Collective: all
-// ranks call it, as all know that the result is not finite.
-Result<int> Trainer::first_of(bool mine) {
-  std::array<double, 1> greatest = {mine ? static_cast<double>(messenger_.size() - messenger_.rank()) : 0};
-  HDT_RETURN_IF_ERROR(messenger_.max_over_world(greatest));
-  return greatest[0] == 0 ? -1 : messenger_.size() - static_cast<int>(greatest[0]);
 }
 
 // Owners of what is not cut have the same sums, so the first one counts it. The padding between units is zero

@@ -100,8 +100,6 @@ class Trainer {
   // The square norm of the gradients that this rank counts: its shards, and of what is not cut the units
   // whose first owner it is. So each gradient is counted once.
   double counted_square_norm();
-  // The lowest rank with `mine`, or -1 if there is none. Collective.
-  Result<int> first_of(bool mine);
   // Updates this rank's shards with AdamW and starts to fetch the others', or updates as the options say.
   void update(int64_t step, double learning_rate, double gradient_scale);
 
