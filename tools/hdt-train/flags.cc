@@ -186,6 +186,36 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// What is looked at after all flags have been read.
+struct RawFlags {
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_iters;
+};
+
+// Flags of the evaluation, in Megatron's names.
+void add_evaluation(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
+  app.add_option_function<std::string>(
+         "--split",
+         [&flags](const std::string& text) {
+           const Result<training::DataSplit> split = training::parse_data_split(text);
+           if (!split.is_ok()) throw CLI::ValidationError("--split", split.status().message());
+           flags.split = split.value();
+           flags.has_split = true;
+         },
+         "T,V,E: how the data is divided into training, validation and test, such as 969,30,1 (default: all "
+         "is trained on). The borders are between documents; data of one document is cut at tokens")
+      ->type_name("W,W,W");
+  app.add_option("--eval-interval", raw.eval_interval,
+                 "steps between two evaluations on the validation part; there is one at the end, too "
+                 "(default: 1000)")
+      ->check(whole(1, 1'000'000'000));
+  app.add_option("--eval-iters", raw.eval_iters,
+                 "batches of an evaluation, at most those of the part; 0: none (default: 100)")
+      ->check(whole(0, 1'000'000'000));
+}
+
 // Flags of checkpoints, in Megatron's names; --keep-checkpoints is not in Megatron.
 void add_checkpoints(CLI::App& app, TrainFlags& flags) {
   app.add_option("--save", flags.save,
@@ -209,12 +239,6 @@ void add_checkpoints(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--exit-on-missing-checkpoint", flags.exit_on_missing_checkpoint,
                "end with an error instead of starting anew");
 }
-
-// Lists that are parsed after all flags have been read.
-struct RawFlags {
-  std::vector<double> slow_down;
-  std::vector<std::string> profile_devices;
-};
 
 // Emulated devices, and profiling.
 void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
@@ -286,6 +310,15 @@ bool slows_down(const TrainFlags& flags) {
          std::ranges::any_of(flags.profile_devices, [](const auto& device) { return device.slow_down > 1; });
 }
 
+// Evaluation needs data that is not trained on. Returns "" or what is wrong.
+std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
+  if (!flags.has_split && (raw.eval_interval || raw.eval_iters))
+    return "--eval-interval and --eval-iters: expected --split, which sets data aside for them, found none";
+  flags.eval_interval = raw.eval_interval.value_or(flags.eval_interval);
+  flags.eval_iters = raw.eval_iters.value_or(flags.eval_iters);
+  return "";
+}
+
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   const auto& shape = flags.shape;
@@ -350,8 +383,9 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_layout(app, flags);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags);
-  add_checkpoints(app, flags);
   RawFlags raw;
+  add_evaluation(app, flags, raw);
+  add_checkpoints(app, flags);
   add_devices(app, flags, raw);
   try {
     app.parse(argc, argv);
@@ -378,9 +412,9 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
-  // Both run, and the first problem is reported.
-  for (const std::string& problem :
-       {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags)}) {
+  // All run, and the first problem is reported.
+  for (const std::string& problem : {read_slow_down(raw.slow_down, flags),
+                                     read_devices(raw.profile_devices, flags), read_evaluation(raw, flags)}) {
     if (!problem.empty()) {
       parsed.exit_status = usage_error(problem);
       return parsed;

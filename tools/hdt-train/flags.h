@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "training/data/data_split.h"
 #include "training/engine/layout_flags.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
@@ -43,6 +44,12 @@ struct TrainFlags {
   std::string data_path;
   // A text file.
   std::string text;
+  // What is trained on, validates and tests. Without --split all is trained on.
+  training::DataSplit split;
+  bool has_split = false;
+  // Steps between two evaluations, and batches of one; 0: no evaluation.
+  int64_t eval_interval = 1000;
+  int64_t eval_iters = 100;
 
   // Checkpoints. A folder; empty: none are saved.
   std::string save;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/evaluating.h"
 #include "tools/hdt-train/lost_rank.h"
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/resume.h"
@@ -80,6 +81,7 @@ struct Run {
   training::Trainer& trainer;
   Reporter* reporter;
   Saving* saving;
+  Evaluating& evaluating;
   std::string loaded;  // the checkpoint that the run has gone on from, or ""
 
   std::string newest_checkpoint() const { return saving != nullptr ? saving->newest() : loaded; }
@@ -100,7 +102,7 @@ Status train(const Run& run, Outcome& outcome) {
   const int64_t first = outcome.done;
   // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
   auto begin = std::chrono::steady_clock::now();
-  while (outcome.done < run.flags.train_iters && !outcome.stopped) {
+  while (outcome.done < run.flags.train_iters) {
     std::array<double, Saving::kSums> sums = {};
     if (run.saving != nullptr) sums = run.saving->sums();
     const Result<training::StepResult> result = run.trainer.step(outcome.done, sums);
@@ -112,10 +114,16 @@ Status train(const Run& run, Outcome& outcome) {
     const std::chrono::duration<double> taken = end - std::exchange(begin, end);
     if (run.reporter != nullptr)
       HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
-    if (run.saving == nullptr) continue;
-    const Result<bool> stop = run.saving->step_done(outcome.done, sums, *run.trainer.optimizer());
-    if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
-    outcome.stopped = stop.value();
+    if (run.saving != nullptr) {
+      const Result<bool> stop = run.saving->step_done(outcome.done, sums, *run.trainer.optimizer());
+      if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
+      outcome.stopped = stop.value();
+    }
+    // After the checkpoint has begun, which is written meanwhile. A machine that is wanted back is not kept.
+    if (outcome.stopped) break;
+    const Result<bool> evaluated = run.evaluating.step_done(outcome.done);
+    if (!evaluated.is_ok()) return run.failed_in(outcome.done, evaluated.status());
+    if (evaluated.value()) begin = std::chrono::steady_clock::now();
   }
   if (run.saving == nullptr || outcome.done == first) return Status::ok();
   // A step that has diverged has changed nothing, but it is not worth a checkpoint; the one under way is.
@@ -168,18 +176,16 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   const int rank = messenger.value()->rank();
   // 1. All ranks must mean the same run.
   HDT_RETURN_IF_ERROR(
-      check_same_run(flags, layout, input.statistics, identity_of(resume), *messenger.value()));
+      check_same_run(flags, layout, input.identity(), identity_of(resume), *messenger.value()));
   HDT_RETURN_IF_ERROR(training::status_of([&] { warn_of_slow_blas(world); }));
   // 2. Data.
   const Result<training::BatchSampler> sampler =
-      training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,
-                                                    .sequence_length = flags.shape.sequence_length,
-                                                    .global_batch_size = layout.global_batch_size()});
-  if (!sampler.is_ok()) {
-    return Status(
-        sampler.status().code(),
-        fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
-                    sampler.status().message()));
+      make_sampler(flags, input, training::DataPart::kTraining, layout.global_batch_size());
+  if (!sampler.is_ok()) return sampler.status();
+  //    A part that is too short for an evaluation must be known now, too.
+  for (const training::DataPart part : {training::DataPart::kValidation, training::DataPart::kTest}) {
+    if (flags.split.weight(part) > 0 && flags.eval_iters > 0)
+      HDT_RETURN_IF_ERROR(make_sampler(flags, input, part, layout.global_batch_size()).status());
   }
   // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only
   //    rank 0 has a reporter.
@@ -216,6 +222,9 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       },
       flags.trainer);
   if (!trainer.is_ok()) return trainer.status();
+  Result<std::unique_ptr<Evaluating>> evaluating =
+      Evaluating::start(flags, input, layout, *compute, *messenger.value(), reporter.get());
+  if (!evaluating.is_ok()) return evaluating.status();
   // 5. What a checkpoint has of it takes the place of the start values.
   Outcome outcome;
   if (resume) {
@@ -227,9 +236,14 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   // 6. The steps.
   const int64_t before = outcome.done;
   const auto begin = std::chrono::steady_clock::now();
-  const Run run{flags, layout, world, *trainer.value(), reporter.get(), saving.get(), loaded};
-  const Status trained = train(run, outcome);
+  const Run run{flags, layout, world, *trainer.value(), reporter.get(), saving.get(), *evaluating.value(),
+                loaded};
+  Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  if (trained.is_ok() && !outcome.last.diverged && !outcome.stopped) {
+    const Status evaluated = evaluating.value()->finish(outcome.done);
+    if (!evaluated.is_ok()) trained = run.failed_in(outcome.done, evaluated);
+  }
 
   // 7. The reports. They are written however the run has ended; an error of training is the more
   //    important one.

@@ -48,26 +48,73 @@ Status check_vocabulary(const TrainFlags& flags, const TokenInput& input) {
                   : fmt::format("--vocab-size {} or more, or another dataset", statistics.greatest + 1))};
 }
 
+// "--data-path PREFIX" or "--text FILE".
+std::string data_flag(const TrainFlags& flags) {
+  return flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text;
+}
+
+// The borders of --split in tokens: between the sequences of a dataset, which are its documents, as Megatron
+// places them. One document has no such border, so it is cut at tokens. `dataset` is null for a text.
+std::array<uint64_t, training::kDataParts + 1> borders_of(const TrainFlags& flags,
+                                                          const training::IndexedDataset* dataset,
+                                                          uint64_t tokens) {
+  if (dataset == nullptr || dataset->sequence_count() <= 1)
+    return training::split_borders(flags.split, tokens);
+  auto borders = training::split_borders(flags.split, dataset->sequence_count());
+  for (uint64_t& border : borders) border = dataset->sequence_start(border);
+  return borders;
+}
+
 }  // namespace
+
+std::string TokenInput::identity() const {
+  std::string text = fmt::format("{} tokens with CRC-32C {:08x}", statistics.tokens, statistics.checksum);
+  // Without --split all is trained on.
+  if (parts[0]->token_count() == statistics.tokens) return text;
+  for (const auto& part : parts)
+    text += fmt::format("{} {}", &part == parts.data() ? ", parts" : " +",
+                        part == nullptr ? 0 : part->token_count());
+  return text;
+}
 
 Result<TokenInput> open_tokens(const TrainFlags& flags) {
   TokenInput input;
+  const training::IndexedDataset* dataset = nullptr;
   if (!flags.text.empty()) {
     Result<training::Document> document = training::read_text_file(flags.text);
     if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
     input.tokens =
         std::make_shared<training::MemoryTokens>(training::ByteTokenizer::encode(document.value().text));
   } else {
-    Result<std::unique_ptr<training::IndexedDataset>> dataset =
+    Result<std::unique_ptr<training::IndexedDataset>> opened =
         training::IndexedDataset::open(flags.data_path);
-    if (!dataset.is_ok())
-      return Status(dataset.status().code(), "--data-path: " + dataset.status().message());
+    if (!opened.is_ok()) return Status(opened.status().code(), "--data-path: " + opened.status().message());
     // The dataset is mapped, not read.
-    input.tokens = std::shared_ptr<const training::TokenSource>(dataset.take());
+    dataset = opened.value().get();
+    input.tokens = std::shared_ptr<const training::TokenSource>(opened.take());
   }
   input.statistics = training::token_statistics(*input.tokens);
   HDT_RETURN_IF_ERROR(check_vocabulary(flags, input));
+  const auto borders = borders_of(flags, dataset, input.tokens->token_count());
+  for (size_t part = 0; part < training::kDataParts; ++part) {
+    if (flags.split.weights[part] == 0) continue;
+    input.parts[part] =
+        std::make_shared<training::TokenRange>(input.tokens, borders[part], borders[part + 1]);
+  }
   return input;
+}
+
+Result<training::BatchSampler> make_sampler(const TrainFlags& flags, const TokenInput& input,
+                                            training::DataPart part, int64_t global_batch_size) {
+  Result<training::BatchSampler> sampler = training::BatchSampler::create(
+      input.parts[static_cast<size_t>(part)], {.seed = flags.trainer.seed,
+                                               .sequence_length = flags.shape.sequence_length,
+                                               .global_batch_size = global_batch_size});
+  if (sampler.is_ok()) return sampler;
+  const std::string where = flags.has_split ? fmt::format("{}, {} part of --split", data_flag(flags),
+                                                          training::data_part_name(part))
+                                            : data_flag(flags);
+  return Status(sampler.status().code(), where + ": " + sampler.status().message());
 }
 
 }  // namespace hdt::tools

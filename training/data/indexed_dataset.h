@@ -31,6 +31,8 @@ class IndexedDataset final : public TokenSource {
   uint64_t token_count() const override { return index_.token_starts.back(); }
   uint64_t data_bytes() const { return data_.size(); }
 
+  // The number of tokens before a sequence; sequence <= sequence_count(), which gives that of all.
+  uint64_t sequence_start(uint64_t sequence) const { return index_.token_starts[sequence]; }
   // The number of tokens of a sequence; sequence < sequence_count().
   uint64_t sequence_size(uint64_t sequence) const;
   // All tokens of a sequence; sequence < sequence_count().
