@@ -37,10 +37,11 @@ Result<bool> Evaluating::step_done(int64_t done) {
   return true;
 }
 
-Status Evaluating::finish(int64_t done) {
+Result<bool> Evaluating::finish(int64_t done) {
   if (validation_ && evaluated_ != done)
     HDT_RETURN_IF_ERROR(evaluate(DataPart::kValidation, *validation_, done));
-  return test_ ? evaluate(DataPart::kTest, *test_, done) : Status::ok();
+  if (test_) HDT_RETURN_IF_ERROR(evaluate(DataPart::kTest, *test_, done));
+  return validation_ || test_;
 }
 
 Status Evaluating::evaluate(DataPart name, const Part& part, int64_t done) {

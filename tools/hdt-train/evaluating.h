@@ -28,11 +28,12 @@ class Evaluating {
                                                    training::StageCompute& compute,
                                                    training::Messenger& messenger, Reporter* reporter);
 
-  // To be called after each step, on all ranks. Returns whether there was an evaluation.
+  // To be called after each step, on all ranks. Returns whether there was an evaluation, as finish() does.
+  // Both throw ForeignToken.
   Result<bool> step_done(int64_t done);
   // The end of a run that was not interrupted: the validation loss, unless that of step `done` is known, and
   // the test loss.
-  Status finish(int64_t done);
+  Result<bool> finish(int64_t done);
 
  private:
   // The samples of a part, and how many batches of them an evaluation takes.

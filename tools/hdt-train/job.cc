@@ -54,6 +54,7 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
              format_grouped(shape.parameters()), shape.num_layers, shape.hidden_size, shape.sequence_length,
              shape.vocab_size);
+  // The entropy is that of a sample where the data is large.
   fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token\n",
              format_grouped(static_cast<int64_t>(input.statistics.tokens)),
              flags.text.empty() ? flags.data_path : flags.text, input.statistics.unigram_entropy);
@@ -88,6 +89,20 @@ struct Run {
   Status failed_in(int64_t step, const Status& failure) const {
     return failure_of_step(step, failure, layout, world, newest_checkpoint());
   }
+  // Runs `work` of a step, and says which step has failed. A token that the model does not know is this
+  // rank's own failure; the others lose this rank.
+  template <typename Work>
+  auto in_step(int64_t step, const Work& work) const -> decltype(work()) {
+    try {
+      auto result = work();
+      if (result.is_ok()) return result;
+      return failed_in(step, result.status());
+    } catch (const ForeignToken& foreign) {
+      trainer.give_up();
+      return Status(Code::kInvalidArgument,
+                    fmt::format("training ended in step {}: {}", step, foreign.what()));
+    }
+  }
 };
 
 // How the steps have ended.
@@ -105,8 +120,9 @@ Status train(const Run& run, Outcome& outcome) {
   while (outcome.done < run.flags.train_iters) {
     std::array<double, Saving::kSums> sums = {};
     if (run.saving != nullptr) sums = run.saving->sums();
-    const Result<training::StepResult> result = run.trainer.step(outcome.done, sums);
-    if (!result.is_ok()) return run.failed_in(outcome.done + 1, result.status());
+    const Result<training::StepResult> result =
+        run.in_step(outcome.done + 1, [&] { return run.trainer.step(outcome.done, sums); });
+    if (!result.is_ok()) return result.status();
     outcome.last = result.value();
     if (outcome.last.diverged) break;
     ++outcome.done;
@@ -121,8 +137,9 @@ Status train(const Run& run, Outcome& outcome) {
     }
     // After the checkpoint has begun, which is written meanwhile. A machine that is wanted back is not kept.
     if (outcome.stopped) break;
-    const Result<bool> evaluated = run.evaluating.step_done(outcome.done);
-    if (!evaluated.is_ok()) return run.failed_in(outcome.done, evaluated.status());
+    const Result<bool> evaluated =
+        run.in_step(outcome.done, [&] { return run.evaluating.step_done(outcome.done); });
+    if (!evaluated.is_ok()) return evaluated.status();
     if (evaluated.value()) begin = std::chrono::steady_clock::now();
   }
   if (run.saving == nullptr || outcome.done == first) return Status::ok();
@@ -241,8 +258,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   if (trained.is_ok() && !outcome.last.diverged && !outcome.stopped) {
-    const Status evaluated = evaluating.value()->finish(outcome.done);
-    if (!evaluated.is_ok()) trained = run.failed_in(outcome.done, evaluated);
+    trained = run.in_step(outcome.done, [&] { return evaluating.value()->finish(outcome.done); }).status();
   }
 
   // 7. The reports. They are written however the run has ended; an error of training is the more

@@ -5,9 +5,8 @@
 
 #include <utility>
 
-#include "training/data/indexed_dataset.h"
-#include "training/data/text_source.h"
-#include "training/data/tokenizer.h"
+#include "training/data/indexed_format.h"
+#include "training/data/mapped_tokens.h"
 
 namespace hdt::tools {
 
@@ -18,34 +17,63 @@ namespace {
 constexpr int64_t kIgnored = -100;
 constexpr int64_t kIgnoredAsUint16 = (1 << 16) + kIgnored;
 
-// The statistics tell quickly whether all tokens are known. Only if not, the first foreign one is
-// searched for.
-Status check_vocabulary(const TrainFlags& flags, const TokenInput& input) {
+// The file that holds the tokens.
+std::string data_file(const TrainFlags& flags) {
+  return flags.text.empty() ? training::data_path(flags.data_path) : flags.text;
+}
+
+// Why a token is none of the model's. `greatest`: the largest token that is known of the data.
+std::string foreign_token_text(const std::string& file, int64_t vocabulary,
+                               const training::PlacedToken& foreign, int64_t greatest) {
+  const std::string where =
+      fmt::format("token {} at position {} of {}", foreign.token, foreign.position, file);
+  if (foreign.token < 0) {
+    return fmt::format("{} is negative: expected 0 to {}{}", where, vocabulary - 1,
+                       foreign.token == kIgnored ? "; -100 marks labels that are left out of the loss, which "
+                                                   "hdt-train cannot do: make the dataset of input tokens"
+                                                 : "; make the dataset again");
+  }
+  return fmt::format(
+      "--vocab-size {}: {} is beyond it: expected {}", vocabulary, where,
+      foreign.token == kIgnoredAsUint16
+          ? std::string("tokens; -100, which marks labels that are left out of the loss, is 65436 as "
+                        "uint16: make the dataset of input tokens")
+          : fmt::format("--vocab-size {} or more, or another dataset", greatest + 1));
+}
+
+// Passes tokens on that the model knows, and throws ForeignToken for others. The embedding would read
+// beyond its rows for them.
+class CheckedTokens final : public training::TokenSource {
+ public:
+  CheckedTokens(std::shared_ptr<const training::TokenSource> source, std::string file, int64_t vocabulary)
+      : source_(std::move(source)), file_(std::move(file)), vocabulary_(vocabulary) {}
+
+  uint64_t token_count() const override { return source_->token_count(); }
+  void read_tokens(uint64_t first, std::span<int64_t> out) const override {
+    source_->read_tokens(first, out);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (out[i] >= 0 && out[i] < vocabulary_) continue;
+      throw ForeignToken(foreign_token_text(file_, vocabulary_, {out[i], first + i}, out[i]));
+    }
+  }
+
+ private:
+  std::shared_ptr<const training::TokenSource> source_;
+  std::string file_;
+  int64_t vocabulary_;
+};
+
+// The sample of the start shows the commonest mistake, a vocabulary of another tokenizer, before the model is
+// made. The place of the first foreign token is searched for then.
+Status check_vocabulary(const TrainFlags& flags, const training::TokenSource& tokens,
+                        const training::TokenStatistics& statistics) {
   const int64_t vocabulary = flags.shape.vocab_size;
-  const auto& statistics = input.statistics;
   if (statistics.tokens == 0 || (statistics.least >= 0 && statistics.greatest < vocabulary))
     return Status::ok();
-  // The statistics say that there is one; it is searched for only to name its place.
-  const auto foreign = training::first_foreign_token(*input.tokens, vocabulary);
+  const auto foreign = training::first_foreign_token(tokens, vocabulary);
   if (!foreign) return {Code::kInternal, "the statistics found a token that the data does not hold"};
-  const std::string where =
-      fmt::format("token {} at position {} of {}", foreign->token, foreign->position,
-                  flags.text.empty() ? training::data_path(flags.data_path) : flags.text);
-  if (foreign->token < 0) {
-    return {
-        Code::kInvalidArgument,
-        fmt::format("{} is negative: expected 0 to {}{}", where, vocabulary - 1,
-                    foreign->token == kIgnored ? "; -100 marks labels that are left out of the loss, which "
-                                                 "hdt-train cannot do: make the dataset of input tokens"
-                                               : "; make the dataset again")};
-  }
   return {Code::kInvalidArgument,
-          fmt::format(
-              "--vocab-size {}: {} is beyond it: expected {}", vocabulary, where,
-              foreign->token == kIgnoredAsUint16
-                  ? std::string("tokens; -100, which marks labels that are left out of the loss, is 65436 as "
-                                "uint16: make the dataset of input tokens")
-                  : fmt::format("--vocab-size {} or more, or another dataset", statistics.greatest + 1))};
+          foreign_token_text(data_file(flags), vocabulary, *foreign, statistics.greatest)};
 }
 
 // "--data-path PREFIX" or "--text FILE".
@@ -55,20 +83,33 @@ std::string data_flag(const TrainFlags& flags) {
 
 // The borders of --split in tokens: between the sequences of a dataset, which are its documents, as Megatron
 // places them. One document has no such border, so it is cut at tokens. `dataset` is null for a text.
-std::array<uint64_t, training::kDataParts + 1> borders_of(const TrainFlags& flags,
-                                                          const training::IndexedDataset* dataset,
-                                                          uint64_t tokens) {
+Result<std::array<uint64_t, training::kDataParts + 1>> borders_of(const TrainFlags& flags,
+                                                                  const training::MappedDataset* dataset,
+                                                                  uint64_t tokens) {
   if (dataset == nullptr || dataset->sequence_count() <= 1)
     return training::split_borders(flags.split, tokens);
   auto borders = training::split_borders(flags.split, dataset->sequence_count());
-  for (uint64_t& border : borders) border = dataset->sequence_start(border);
+  uint64_t least = 0;
+  for (uint64_t& border : borders) {
+    const Result<uint64_t> start = dataset->sequence_start(border);
+    if (!start.is_ok()) return start.status();
+    // Each was checked against its neighbour only.
+    if (start.value() < least) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: sequence {} begins before an earlier one: damaged",
+                                training::index_path(flags.data_path), border));
+    }
+    border = least = start.value();
+  }
   return borders;
 }
 
 }  // namespace
 
 std::string TokenInput::identity() const {
-  std::string text = fmt::format("{} tokens with CRC-32C {:08x}", statistics.tokens, statistics.checksum);
+  std::string text =
+      fmt::format("{} tokens with CRC-32C {:08x} of {}", statistics.tokens, statistics.checksum,
+                  statistics.counted == statistics.tokens ? "all" : fmt::format("{}", statistics.counted));
   // Without --split all is trained on.
   if (parts[0]->token_count() == statistics.tokens) return text;
   for (const auto& part : parts)
@@ -79,27 +120,27 @@ std::string TokenInput::identity() const {
 
 Result<TokenInput> open_tokens(const TrainFlags& flags) {
   TokenInput input;
-  const training::IndexedDataset* dataset = nullptr;
+  const training::MappedDataset* dataset = nullptr;
+  std::shared_ptr<const training::TokenSource> tokens;
   if (!flags.text.empty()) {
-    Result<training::Document> document = training::read_text_file(flags.text);
-    if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
-    input.tokens =
-        std::make_shared<training::MemoryTokens>(training::ByteTokenizer::encode(document.value().text));
+    Result<std::unique_ptr<training::MappedBytes>> opened = training::MappedBytes::open(flags.text);
+    if (!opened.is_ok()) return Status(opened.status().code(), "--text: " + opened.status().message());
+    tokens = opened.take();
   } else {
-    Result<std::unique_ptr<training::IndexedDataset>> opened =
-        training::IndexedDataset::open(flags.data_path);
+    Result<std::unique_ptr<training::MappedDataset>> opened = training::MappedDataset::open(flags.data_path);
     if (!opened.is_ok()) return Status(opened.status().code(), "--data-path: " + opened.status().message());
-    // The dataset is mapped, not read.
     dataset = opened.value().get();
-    input.tokens = std::shared_ptr<const training::TokenSource>(opened.take());
+    tokens = opened.take();
   }
-  input.statistics = training::token_statistics(*input.tokens);
-  HDT_RETURN_IF_ERROR(check_vocabulary(flags, input));
-  const auto borders = borders_of(flags, dataset, input.tokens->token_count());
+  input.statistics = training::sampled_statistics(*tokens);
+  HDT_RETURN_IF_ERROR(check_vocabulary(flags, *tokens, input.statistics));
+  const auto borders = borders_of(flags, dataset, tokens->token_count());
+  if (!borders.is_ok()) return Status(borders.status().code(), "--data-path: " + borders.status().message());
+  const auto checked = std::make_shared<CheckedTokens>(tokens, data_file(flags), flags.shape.vocab_size);
   for (size_t part = 0; part < training::kDataParts; ++part) {
     if (flags.split.weights[part] == 0) continue;
     input.parts[part] =
-        std::make_shared<training::TokenRange>(input.tokens, borders[part], borders[part + 1]);
+        std::make_shared<training::TokenRange>(checked, borders.value()[part], borders.value()[part + 1]);
   }
   return input;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "base/status.h"
@@ -14,19 +15,27 @@
 
 namespace hdt::tools {
 
-// The tokens, their parts (--split), and what was counted in one pass over them.
+// A token that the model does not know was read. The message names the file, the position and the token.
+// Sources of tokens have no status, as only this can happen to a file that is mapped; so it goes through
+// the engine as an exception, before the step uses the sample.
+struct ForeignToken : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The parts of the tokens (--split), and what was counted in a sample of them.
 struct TokenInput {
-  std::shared_ptr<const training::TokenSource> tokens;
   // By DataPart; null for a part without a weight.
   std::array<std::shared_ptr<const training::TokenSource>, training::kDataParts> parts;
   training::TokenStatistics statistics;
 
-  // The data in words that differ if anything does that a step may see.
+  // The data in words that differ if its size, its parts or the sample do. docs/design/data.md says what that
+  // does not find.
   std::string identity() const;
 };
 
-// Opens the dataset of --data-path, or reads the file of --text. An error names the flag.
-// kInvalidArgument if there are tokens that the model does not know, or if a part is too short for a sample. Each rank reads the data itself.
+// Maps the dataset of --data-path, or the file of --text, in a time that does not depend on its size.
+// Reading the parts throws ForeignToken for tokens that the model does not know. kInvalidArgument: there
+// are such tokens in the sample. An error names the flag. Each rank maps the data itself.
 Result<TokenInput> open_tokens(const TrainFlags& flags);
 
 // The sampler of a part that has a weight. Errors name the

@@ -1,5 +1,6 @@
-// evaluation.cc: micro-batch after micro-batch through the pipeline, all in one direction. Each batch ends with
-// a sum over the world. It keeps the ranks together, so that no operation waits longer than for one batch.
+// evaluation.cc: micro-batch after micro-batch through the pipeline, all in one direction. Each batch ends
+// with a sum over the world. It keeps the ranks together, so that no operation waits longer than for one
+// batch.
 #include "training/engine/evaluation.h"
 
 #include <array>

@@ -25,7 +25,8 @@ TEST(DataSplit, PlacesTheBordersOfMegatron) {
   EXPECT_THAT(borders("969,30,1", 0), ElementsAre(0, 0, 0, 0));
 }
 
-// Shares such as 0.7 + 0.2 + 0.1 do not sum to 1 in binary; nothing may be lost or go to a part without weight.
+// Shares such as 0.7 + 0.2 + 0.1 do not sum to 1 in binary; nothing may be lost or go to a part without
+// weight.
 TEST(DataSplit, LeavesNothingOut) {
   for (const uint64_t elements : {uint64_t{1}, uint64_t{1} << 20, (uint64_t{1} << 45) + 12345}) {
     for (const char* text : {"7,2,1", "1,1,1", "0.1,0.2,0.7", "3,0.3,0.03"}) {
