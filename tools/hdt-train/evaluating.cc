@@ -16,9 +16,9 @@ Result<std::unique_ptr<Evaluating>> Evaluating::start(const TrainFlags& flags, c
   const int64_t batch_size = layout.global_batch_size();
   for (const DataPart name : {DataPart::kValidation, DataPart::kTest}) {
     if (flags.split.weight(name) == 0 || flags.eval_iters == 0) continue;
-    Result<training::BatchSampler> sampler = make_sampler(flags, input, name, batch_size);
+    Result<training::BlendedSampler> sampler = make_sampler(flags, input, name, batch_size);
     if (!sampler.is_ok()) return sampler.status();
-    const auto whole = static_cast<int64_t>(sampler.value().windows_per_epoch()) / batch_size;
+    const auto whole = static_cast<int64_t>(sampler.value().samples_of_one_pass()) / batch_size;
     const int64_t batches = std::min(flags.eval_iters, std::max<int64_t>(whole, 1));
     (name == DataPart::kTest ? evaluating->test_ : evaluating->validation_)
         .emplace(Part{sampler.take(), batches});

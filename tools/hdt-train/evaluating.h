@@ -10,7 +10,7 @@
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/token_input.h"
-#include "training/data/batch_sampler.h"
+#include "training/data/blended_sampler.h"
 #include "training/engine/evaluation.h"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
@@ -38,7 +38,7 @@ class Evaluating {
  private:
   // The samples of a part, and how many batches of them an evaluation takes.
   struct Part {
-    training::BatchSampler sampler;
+    training::BlendedSampler sampler;
     int64_t batches = 0;
   };
   Evaluating(const TrainFlags& flags, Reporter* reporter) : flags_(flags), reporter_(reporter) {}

@@ -18,6 +18,7 @@
 #include "tools/common/flag_checks.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
+#include "training/data/tokenizer.h"
 
 namespace hdt::tools {
 namespace {
@@ -151,15 +152,29 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// What is looked at after all flags have been read.
+struct RawFlags {
+  std::vector<std::string> data_path;
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_iters;
+};
+
 // Flags of the data and of the outputs.
-void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
+void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
-  data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
-      ->type_name("PREFIX")
-      ->check(path_name());
+  data->add_option("--data-path", raw.data_path,
+                   "a Megatron dataset, PREFIX.bin and PREFIX.idx; or several, each after its weight: W0 "
+                   "PREFIX0 W1 PREFIX1 ...")
+      ->type_name("[W] PREFIX ...")
+      ->check(path_name())
+      ->trigger_on_parse();
   data->add_option("--text", flags.text, "a text file, taken byte by byte")
       ->type_name("FILE")
       ->check(path_name());
+  app.add_flag("--eod-mask-loss", flags.eod_mask_loss,
+               "leave out the loss of the token after the end of a document, which nothing before it tells");
   // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
   data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
@@ -185,14 +200,6 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->check(number(0, 100))
       ->capture_default_str();
 }
-
-// What is looked at after all flags have been read.
-struct RawFlags {
-  std::vector<double> slow_down;
-  std::vector<std::string> profile_devices;
-  std::optional<int64_t> eval_interval;
-  std::optional<int64_t> eval_iters;
-};
 
 // Flags of the evaluation, in Megatron's names.
 void add_evaluation(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
@@ -310,6 +317,26 @@ bool slows_down(const TrainFlags& flags) {
          std::ranges::any_of(flags.profile_devices, [](const auto& device) { return device.slow_down > 1; });
 }
 
+// "PREFIX" or "W0 PREFIX0 W1 PREFIX1 ...". Returns "" or what is wrong.
+std::string read_data_path(const RawFlags& raw, TrainFlags& flags) {
+  const std::vector<std::string>& words = raw.data_path;
+  if (words.size() == 1) flags.data_paths.push_back({1, words[0]});
+  if (words.size() <= 1) return "";
+  if (words.size() % 2 != 0)
+    return fmt::format("--data-path: {} words given, expected one prefix, or a weight before each prefix",
+                       words.size());
+  for (size_t i = 0; i < words.size(); i += 2) {
+    double weight = 0;
+    const char* end = words[i].data() + words[i].size();
+    const auto parsed = std::from_chars(words[i].data(), end, weight);
+    if (parsed.ec != std::errc() || parsed.ptr != end || !(weight > 0 && weight <= 1e9))
+      return fmt::format("--data-path: '{}' given before {}, expected a weight above 0", words[i],
+                         words[i + 1]);
+    flags.data_paths.push_back({weight, words[i + 1]});
+  }
+  return "";
+}
+
 // Evaluation needs data that is not trained on. Returns "" or what is wrong.
 std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
   if (!flags.has_split && (raw.eval_interval || raw.eval_iters))
@@ -341,7 +368,7 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
     return "--exit-on-missing-checkpoint: expected --load, found none";
-  if (flags.profile_folder.empty() && flags.data_path.empty() && flags.text.empty())
+  if (flags.profile_folder.empty() && flags.data_paths.empty() && flags.text.empty())
     return "--data-path or --text: expected one of them, found none";
   // Slowing down looks at the processor time of one thread; work on further threads would not be seen.
   if (flags.threads > 1 && slows_down(flags))
@@ -382,8 +409,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_model(app, flags);
   add_layout(app, flags);
   add_optimizer(app, flags);
-  add_data_and_reports(app, flags);
   RawFlags raw;
+  add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
   add_devices(app, flags, raw);
@@ -406,6 +433,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
+  if (flags.eod_mask_loss) flags.shape.masked_after = training::ByteTokenizer::kEndOfDocument;
   // Values that follow from several flags.
   flags.shape.num_layers = flags.layout.num_layers;
   flags.trainer.learning_rate.total_steps = flags.train_iters;
@@ -413,8 +441,9 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
   // All run, and the first problem is reported.
-  for (const std::string& problem : {read_slow_down(raw.slow_down, flags),
-                                     read_devices(raw.profile_devices, flags), read_evaluation(raw, flags)}) {
+  for (const std::string& problem :
+       {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags),
+        read_data_path(raw, flags), read_evaluation(raw, flags)}) {
     if (!problem.empty()) {
       parsed.exit_status = usage_error(problem);
       return parsed;

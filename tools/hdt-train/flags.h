@@ -40,13 +40,19 @@ struct TrainFlags {
   // Threads of a torch operation.
   int threads = 1;
 
-  // A dataset's prefix. Exactly one of `data_path` and `text` is set, except for profiling.
-  std::string data_path;
+  // Datasets. Either these or `text` is set, except for profiling.
+  struct DataPath {
+    double weight = 1;
+    std::string prefix;
+  };
+  std::vector<DataPath> data_paths;
   // A text file.
   std::string text;
   // What is trained on, validates and tests. Without --split all is trained on.
   training::DataSplit split;
   bool has_split = false;
+  // The loss of the token after the end of a document does not count.
+  bool eod_mask_loss = false;
   // Steps between two evaluations, and batches of one; 0: no evaluation.
   int64_t eval_interval = 1000;
   int64_t eval_iters = 100;

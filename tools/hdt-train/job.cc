@@ -23,7 +23,7 @@
 #include "tools/hdt-train/run_identity.h"
 #include "tools/hdt-train/saving.h"
 #include "tools/hdt-train/text_sample.h"
-#include "training/data/batch_sampler.h"
+#include "training/data/blended_sampler.h"
 #include "training/data/progress_line.h"
 #include "training/engine/hdt_messenger.h"
 #include "training/engine/hdt_operation.h"
@@ -55,9 +55,12 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
              format_grouped(shape.parameters()), shape.num_layers, shape.hidden_size, shape.sequence_length,
              shape.vocab_size);
   // The entropy is that of a sample where the data is large.
-  fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token\n",
-             format_grouped(static_cast<int64_t>(input.statistics.tokens)),
-             flags.text.empty() ? flags.data_path : flags.text, input.statistics.unigram_entropy);
+  for (const TokenSet& set : input.sets) {
+    fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token{}\n",
+               format_grouped(static_cast<int64_t>(set.statistics.tokens)),
+               set.flag.substr(set.flag.find(' ') + 1), set.statistics.unigram_entropy,
+               input.sets.size() == 1 ? "" : fmt::format(", weight {}", set.weight));
+  }
   fmt::print("layout: {} ranks; {}; {} tokens a step\n", layout.world_size(), describe(layout),
              format_grouped(layout.global_batch_size() * shape.sequence_length));
   std::fflush(stdout);
@@ -178,8 +181,10 @@ void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& out
   }
   if (outcome.stopped)
     fmt::print("stopped by SIGTERM after step {} of {}\n", outcome.done, flags.train_iters);
-  fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", steps,
-             training::format_duration(elapsed), outcome.last.loss, input.statistics.unigram_entropy);
+  const double entropy = input.unigram_entropy();
+  fmt::print("trained {} steps in {}: loss {:.4f}{}\n", steps, training::format_duration(elapsed),
+             outcome.last.loss,
+             std::isnan(entropy) ? "" : fmt::format(", unigram entropy of the text {:.4f}", entropy));
 }
 
 }  // namespace
@@ -196,7 +201,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       check_same_run(flags, layout, input.identity(), identity_of(resume), *messenger.value()));
   HDT_RETURN_IF_ERROR(training::status_of([&] { warn_of_slow_blas(world); }));
   // 2. Data.
-  const Result<training::BatchSampler> sampler =
+  const Result<training::BlendedSampler> sampler =
       make_sampler(flags, input, training::DataPart::kTraining, layout.global_batch_size());
   if (!sampler.is_ok()) return sampler.status();
   //    A part that is too short for an evaluation must be known now, too.
@@ -264,7 +269,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   // 7. The reports. They are written however the run has ended; an error of training is the more
   //    important one.
   const Status written =
-      reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
+      reporter ? reporter->finish(describe(layout), input.unigram_entropy()) : Status::ok();
   HDT_RETURN_IF_ERROR(trained);
   if (outcome.last.diverged) return divergence_text(outcome.done + 1, outcome.last, run.newest_checkpoint());
   HDT_RETURN_IF_ERROR(written);

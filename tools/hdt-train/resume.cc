@@ -93,7 +93,7 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
           {"seq-length", std::to_string(shape.sequence_length)},
           {"global-batch-size", std::to_string(layout.global_batch_size())},
           {"seed", std::to_string(flags.trainer.seed)},
-          {kData, input.identity()}};
+          {kData, input.identity() + (flags.eod_mask_loss ? ", --eod-mask-loss" : "")}};
 }
 
 Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,

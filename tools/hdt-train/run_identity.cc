@@ -63,7 +63,7 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
       check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
                              flags.sample_temperature, flags.sample_prompt),
                  "sampling", messenger));
-  HDT_RETURN_IF_ERROR(check_same(data, "data", messenger));
+  HDT_RETURN_IF_ERROR(check_same(data + (flags.eod_mask_loss ? ", --eod-mask-loss" : ""), "data", messenger));
   HDT_RETURN_IF_ERROR(check_same(
       flags.has_split ? fmt::format("{} batches every {} steps", flags.eval_iters, flags.eval_interval)
                       : "none",

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "training/data/indexed_format.h"
@@ -16,11 +17,6 @@ namespace {
 // which is 65436 if the file is read as uint16. Both deserve a message of their own.
 constexpr int64_t kIgnored = -100;
 constexpr int64_t kIgnoredAsUint16 = (1 << 16) + kIgnored;
-
-// The file that holds the tokens.
-std::string data_file(const TrainFlags& flags) {
-  return flags.text.empty() ? training::data_path(flags.data_path) : flags.text;
-}
 
 // Why a token is none of the model's. `greatest`: the largest token that is known of the data.
 std::string foreign_token_text(const std::string& file, int64_t vocabulary,
@@ -65,96 +61,117 @@ class CheckedTokens final : public training::TokenSource {
 
 // The sample of the start shows the commonest mistake, a vocabulary of another tokenizer, before the model is
 // made. The place of the first foreign token is searched for then.
-Status check_vocabulary(const TrainFlags& flags, const training::TokenSource& tokens,
+Status check_vocabulary(const std::string& file, int64_t vocabulary, const training::TokenSource& tokens,
                         const training::TokenStatistics& statistics) {
-  const int64_t vocabulary = flags.shape.vocab_size;
   if (statistics.tokens == 0 || (statistics.least >= 0 && statistics.greatest < vocabulary))
     return Status::ok();
   const auto foreign = training::first_foreign_token(tokens, vocabulary);
   if (!foreign) return {Code::kInternal, "the statistics found a token that the data does not hold"};
-  return {Code::kInvalidArgument,
-          foreign_token_text(data_file(flags), vocabulary, *foreign, statistics.greatest)};
-}
-
-// "--data-path PREFIX" or "--text FILE".
-std::string data_flag(const TrainFlags& flags) {
-  return flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text;
+  return {Code::kInvalidArgument, foreign_token_text(file, vocabulary, *foreign, statistics.greatest)};
 }
 
 // The borders of --split in tokens: between the sequences of a dataset, which are its documents, as Megatron
 // places them. One document has no such border, so it is cut at tokens. `dataset` is null for a text.
-Result<std::array<uint64_t, training::kDataParts + 1>> borders_of(const TrainFlags& flags,
+Result<std::array<uint64_t, training::kDataParts + 1>> borders_of(const training::DataSplit& split,
                                                                   const training::MappedDataset* dataset,
-                                                                  uint64_t tokens) {
-  if (dataset == nullptr || dataset->sequence_count() <= 1)
-    return training::split_borders(flags.split, tokens);
-  auto borders = training::split_borders(flags.split, dataset->sequence_count());
+                                                                  const std::string& file, uint64_t tokens) {
+  if (dataset == nullptr || dataset->sequence_count() <= 1) return training::split_borders(split, tokens);
+  auto borders = training::split_borders(split, dataset->sequence_count());
   uint64_t least = 0;
   for (uint64_t& border : borders) {
     const Result<uint64_t> start = dataset->sequence_start(border);
     if (!start.is_ok()) return start.status();
     // Each was checked against its neighbour only.
     if (start.value() < least) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("{}: sequence {} begins before an earlier one: damaged",
-                                training::index_path(flags.data_path), border));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("the index of {}: sequence {} begins before an earlier one: damaged", file, border));
     }
     border = least = start.value();
   }
   return borders;
 }
 
+// Checks what was opened, and cuts it into parts. `dataset` is null for a text.
+Result<TokenSet> make_set(const TrainFlags& flags, std::string flag, const std::string& file,
+                          const std::shared_ptr<const training::TokenSource>& tokens,
+                          const training::MappedDataset* dataset) {
+  TokenSet set;
+  set.flag = std::move(flag);
+  set.statistics = training::sampled_statistics(*tokens);
+  HDT_RETURN_IF_ERROR(check_vocabulary(file, flags.shape.vocab_size, *tokens, set.statistics));
+  const auto borders = borders_of(flags.split, dataset, file, tokens->token_count());
+  if (!borders.is_ok()) return Status(borders.status().code(), set.flag + ": " + borders.status().message());
+  const auto checked = std::make_shared<CheckedTokens>(tokens, file, flags.shape.vocab_size);
+  for (size_t part = 0; part < training::kDataParts; ++part) {
+    if (flags.split.weights[part] == 0) continue;
+    set.parts[part] =
+        std::make_shared<training::TokenRange>(checked, borders.value()[part], borders.value()[part + 1]);
+  }
+  return set;
+}
+
 }  // namespace
 
 std::string TokenInput::identity() const {
-  std::string text =
-      fmt::format("{} tokens with CRC-32C {:08x} of {}", statistics.tokens, statistics.checksum,
-                  statistics.counted == statistics.tokens ? "all" : fmt::format("{}", statistics.counted));
-  // Without --split all is trained on.
-  if (parts[0]->token_count() == statistics.tokens) return text;
-  for (const auto& part : parts)
-    text += fmt::format("{} {}", &part == parts.data() ? ", parts" : " +",
-                        part == nullptr ? 0 : part->token_count());
+  std::string text;
+  for (const TokenSet& set : sets) {
+    const training::TokenStatistics& statistics = set.statistics;
+    if (sets.size() > 1) text += fmt::format("{}weight {}: ", text.empty() ? "" : "; ", set.weight);
+    text +=
+        fmt::format("{} tokens with CRC-32C {:08x} of {}", statistics.tokens, statistics.checksum,
+                    statistics.counted == statistics.tokens ? "all" : fmt::format("{}", statistics.counted));
+    // Without --split all is trained on.
+    if (set.parts[0]->token_count() == statistics.tokens) continue;
+    for (const auto& part : set.parts)
+      text += fmt::format("{} {}", &part == set.parts.data() ? ", parts" : " +",
+                          part == nullptr ? 0 : part->token_count());
+  }
   return text;
+}
+
+double TokenInput::unigram_entropy() const {
+  return sets.size() == 1 ? sets[0].statistics.unigram_entropy : std::numeric_limits<double>::quiet_NaN();
 }
 
 Result<TokenInput> open_tokens(const TrainFlags& flags) {
   TokenInput input;
-  const training::MappedDataset* dataset = nullptr;
-  std::shared_ptr<const training::TokenSource> tokens;
   if (!flags.text.empty()) {
     Result<std::unique_ptr<training::MappedBytes>> opened = training::MappedBytes::open(flags.text);
     if (!opened.is_ok()) return Status(opened.status().code(), "--text: " + opened.status().message());
-    tokens = opened.take();
-  } else {
-    Result<std::unique_ptr<training::MappedDataset>> opened = training::MappedDataset::open(flags.data_path);
-    if (!opened.is_ok()) return Status(opened.status().code(), "--data-path: " + opened.status().message());
-    dataset = opened.value().get();
-    tokens = opened.take();
+    const std::shared_ptr<const training::TokenSource> tokens = opened.take();
+    Result<TokenSet> set = make_set(flags, "--text " + flags.text, flags.text, tokens, nullptr);
+    if (!set.is_ok()) return set.status();
+    input.sets.push_back(set.take());
   }
-  input.statistics = training::sampled_statistics(*tokens);
-  HDT_RETURN_IF_ERROR(check_vocabulary(flags, *tokens, input.statistics));
-  const auto borders = borders_of(flags, dataset, tokens->token_count());
-  if (!borders.is_ok()) return Status(borders.status().code(), "--data-path: " + borders.status().message());
-  const auto checked = std::make_shared<CheckedTokens>(tokens, data_file(flags), flags.shape.vocab_size);
-  for (size_t part = 0; part < training::kDataParts; ++part) {
-    if (flags.split.weights[part] == 0) continue;
-    input.parts[part] =
-        std::make_shared<training::TokenRange>(checked, borders.value()[part], borders.value()[part + 1]);
+  for (const TrainFlags::DataPath& data : flags.data_paths) {
+    Result<std::unique_ptr<training::MappedDataset>> opened = training::MappedDataset::open(data.prefix);
+    if (!opened.is_ok()) return Status(opened.status().code(), "--data-path: " + opened.status().message());
+    const std::shared_ptr<const training::MappedDataset> tokens = opened.take();
+    Result<TokenSet> set =
+        make_set(flags, "--data-path " + data.prefix, training::data_path(data.prefix), tokens, tokens.get());
+    if (!set.is_ok()) return set.status();
+    input.sets.push_back(set.take());
+    input.sets.back().weight = data.weight;
   }
   return input;
 }
 
-Result<training::BatchSampler> make_sampler(const TrainFlags& flags, const TokenInput& input,
-                                            training::DataPart part, int64_t global_batch_size) {
-  Result<training::BatchSampler> sampler = training::BatchSampler::create(
-      input.parts[static_cast<size_t>(part)], {.seed = flags.trainer.seed,
-                                               .sequence_length = flags.shape.sequence_length,
-                                               .global_batch_size = global_batch_size});
+Result<training::BlendedSampler> make_sampler(const TrainFlags& flags, const TokenInput& input,
+                                              training::DataPart part, int64_t global_batch_size) {
+  std::vector<training::WeightedSource> sources;
+  for (const TokenSet& set : input.sets)
+    sources.push_back({set.parts[static_cast<size_t>(part)], set.weight});
+  size_t failed = 0;
+  Result<training::BlendedSampler> sampler =
+      training::BlendedSampler::create(sources,
+                                       {.seed = flags.trainer.seed,
+                                        .sequence_length = flags.shape.sequence_length,
+                                        .global_batch_size = global_batch_size},
+                                       &failed);
   if (sampler.is_ok()) return sampler;
-  const std::string where = flags.has_split ? fmt::format("{}, {} part of --split", data_flag(flags),
-                                                          training::data_part_name(part))
-                                            : data_flag(flags);
+  std::string where = input.sets[failed].flag;
+  if (flags.has_split) where += fmt::format(", {} part of --split", training::data_part_name(part));
   return Status(sampler.status().code(), where + ": " + sampler.status().message());
 }
 

@@ -16,6 +16,8 @@ struct ModelShape {
   int64_t ffn_hidden_size = 0;  // of the gate and of the up projection
   int64_t sequence_length = 0;  // tokens of a sample, the maximum for inference
   int64_t vocab_size = 0;
+  // The loss of the token that follows this one does not count (Megatron's --eod-mask-loss); -1: all count.
+  int64_t masked_after = -1;
   double norm_epsilon = 1e-5;    // added to the mean square in RMSNorm
   double rotary_base = 10000.0;  // of the frequencies of rotary embeddings
 
