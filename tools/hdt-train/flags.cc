@@ -19,6 +19,7 @@
 #include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
+#include "training/data/tokenizer.h"
 
 namespace hdt::tools {
 namespace {
@@ -150,15 +151,29 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// What is looked at after all flags have been read.
+struct RawFlags {
+  std::vector<std::string> data_path;
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_iters;
+};
+
 // Flags of the data and of the outputs.
-void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
+void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
-  data->add_option("--data-path", flags.data_path, "a Megatron dataset, PREFIX.bin and PREFIX.idx")
-      ->type_name("PREFIX")
-      ->check(path_name());
+  data->add_option("--data-path", raw.data_path,
+                   "a Megatron dataset, PREFIX.bin and PREFIX.idx; or several, each after its weight: W0 "
+                   "PREFIX0 W1 PREFIX1 ...")
+      ->type_name("[W] PREFIX ...")
+      ->check(path_name())
+      ->trigger_on_parse();
   data->add_option("--text", flags.text, "a text file, taken byte by byte")
       ->type_name("FILE")
       ->check(path_name());
+  app.add_flag("--eod-mask-loss", flags.eod_mask_loss,
+               "leave out the loss of the token after the end of a document, which nothing before it tells");
   // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
   data->require_option(0, 1);
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
@@ -185,6 +200,28 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
+// Flags of the evaluation, in Megatron's names.
+void add_evaluation(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
+  app.add_option_function<std::string>(
+         "--split",
+         [&flags](const std::string& text) {
+           const Result<training::DataSplit> split = training::parse_data_split(text);
+           if (!split.is_ok()) throw CLI::ValidationError("--split", split.status().message());
+           flags.split = split.value();
+           flags.has_split = true;
+         },
+         "T,V,E: how the data is divided into training, validation and test, such as 969,30,1 (default: all "
+         "is trained on). The borders are between documents; data of one document is cut at tokens")
+      ->type_name("W,W,W");
+  app.add_option("--eval-interval", raw.eval_interval,
+                 "steps between two evaluations on the validation part; there is one at the end, too "
+                 "(default: 1000)")
+      ->check(whole(1, 1'000'000'000));
+  app.add_option("--eval-iters", raw.eval_iters,
+                 "batches of an evaluation, at most those of the part; 0: none (default: 100)")
+      ->check(whole(0, 1'000'000'000));
+}
+
 // Flags of checkpoints, in Megatron's names; --keep-checkpoints is not in Megatron.
 void add_checkpoints(CLI::App& app, TrainFlags& flags) {
   app.add_option("--save", flags.save,
@@ -208,12 +245,6 @@ void add_checkpoints(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--exit-on-missing-checkpoint", flags.exit_on_missing_checkpoint,
                "end with an error instead of starting anew");
 }
-
-// Lists that are parsed after all flags have been read.
-struct RawFlags {
-  std::vector<double> slow_down;
-  std::vector<std::string> profile_devices;
-};
 
 // Emulated devices, and profiling.
 void add_devices(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
@@ -285,6 +316,35 @@ bool slows_down(const TrainFlags& flags) {
          std::ranges::any_of(flags.profile_devices, [](const auto& device) { return device.slow_down > 1; });
 }
 
+// "PREFIX" or "W0 PREFIX0 W1 PREFIX1 ...". Returns "" or what is wrong.
+std::string read_data_path(const RawFlags& raw, TrainFlags& flags) {
+  const std::vector<std::string>& words = raw.data_path;
+  if (words.size() == 1) flags.data_paths.push_back({1, words[0]});
+  if (words.size() <= 1) return "";
+  if (words.size() % 2 != 0)
+    return fmt::format("--data-path: {} words given, expected one prefix, or a weight before each prefix",
+                       words.size());
+  for (size_t i = 0; i < words.size(); i += 2) {
+    double weight = 0;
+    const char* end = words[i].data() + words[i].size();
+    const auto parsed = std::from_chars(words[i].data(), end, weight);
+    if (parsed.ec != std::errc() || parsed.ptr != end || !(weight > 0 && weight <= 1e9))
+      return fmt::format("--data-path: '{}' given before {}, expected a weight above 0", words[i],
+                         words[i + 1]);
+    flags.data_paths.push_back({weight, words[i + 1]});
+  }
+  return "";
+}
+
+// Evaluation needs data that is not trained on. Returns "" or what is wrong.
+std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
+  if (!flags.has_split && (raw.eval_interval || raw.eval_iters))
+    return "--eval-interval and --eval-iters: expected --split, which sets data aside for them, found none";
+  flags.eval_interval = raw.eval_interval.value_or(flags.eval_interval);
+  flags.eval_iters = raw.eval_iters.value_or(flags.eval_iters);
+  return "";
+}
+
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
@@ -302,7 +362,7 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
     return "--exit-on-missing-checkpoint: expected --load, found none";
-  if (flags.profile_folder.empty() && flags.data_path.empty() && flags.text.empty())
+  if (flags.profile_folder.empty() && flags.data_paths.empty() && flags.text.empty())
     return "--data-path or --text: expected one of them, found none";
   // Slowing down looks at the processor time of one thread; work on further threads would not be seen.
   if (flags.threads > 1 && slows_down(flags))
@@ -337,9 +397,10 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_model(app, flags, model);
   add_layout(app, flags);
   add_optimizer(app, flags);
-  add_data_and_reports(app, flags);
-  add_checkpoints(app, flags);
   RawFlags raw;
+  add_data_and_reports(app, flags, raw);
+  add_evaluation(app, flags, raw);
+  add_checkpoints(app, flags);
   add_devices(app, flags, raw);
   try {
     app.parse(argc, argv);
@@ -361,14 +422,16 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
+  if (flags.eod_mask_loss) flags.shape.masked_after = training::ByteTokenizer::kEndOfDocument;
   // Values that follow from several flags.
   flags.trainer.learning_rate.total_steps = flags.train_iters;
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
-  // Both run, and the first problem is reported.
+  // All run, and the first problem is reported.
   for (const std::string& problem :
-       {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags)}) {
+       {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags),
+        read_data_path(raw, flags), read_evaluation(raw, flags)}) {
     if (!problem.empty()) {
       parsed.exit_status = usage_error(problem);
       return parsed;

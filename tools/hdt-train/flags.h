@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "training/data/data_split.h"
 #include "training/engine/layout_flags.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
@@ -41,10 +42,22 @@ struct TrainFlags {
   // Threads of a torch operation.
   int threads = 1;
 
-  // A dataset's prefix. Exactly one of `data_path` and `text` is set, except for profiling.
-  std::string data_path;
+  // Datasets. Either these or `text` is set, except for profiling.
+  struct DataPath {
+    double weight = 1;
+    std::string prefix;
+  };
+  std::vector<DataPath> data_paths;
   // A text file.
   std::string text;
+  // What is trained on, validates and tests. Without --split all is trained on.
+  training::DataSplit split;
+  bool has_split = false;
+  // The loss of the token after the end of a document does not count.
+  bool eod_mask_loss = false;
+  // Steps between two evaluations, and batches of one; 0: no evaluation.
+  int64_t eval_interval = 1000;
+  int64_t eval_iters = 100;
 
   // Checkpoints. A folder; empty: none are saved.
   std::string save;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/evaluating.h"
 #include "tools/hdt-train/lost_rank.h"
 #include "tools/hdt-train/pretrained.h"
 #include "tools/hdt-train/reporter.h"
@@ -23,7 +24,7 @@
 #include "tools/hdt-train/run_identity.h"
 #include "tools/hdt-train/saving.h"
 #include "tools/hdt-train/text_sample.h"
-#include "training/data/batch_sampler.h"
+#include "training/data/blended_sampler.h"
 #include "training/data/progress_line.h"
 #include "training/engine/hdt_messenger.h"
 #include "training/engine/hdt_operation.h"
@@ -56,9 +57,13 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
              format_grouped(training::parameter_count(shape)), shape.num_layers, shape.hidden_size,
              shape.sequence_length, shape.vocab_size);
-  fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token\n",
-             format_grouped(static_cast<int64_t>(input.statistics.tokens)),
-             flags.text.empty() ? flags.data_path : flags.text, input.statistics.unigram_entropy);
+  // The entropy is that of a sample where the data is large.
+  for (const TokenSet& set : input.sets) {
+    fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token{}\n",
+               format_grouped(static_cast<int64_t>(set.statistics.tokens)),
+               set.flag.substr(set.flag.find(' ') + 1), set.statistics.unigram_entropy,
+               input.sets.size() == 1 ? "" : fmt::format(", weight {}", set.weight));
+  }
   fmt::print("layout: {} ranks; {}; {} tokens a step\n", layout.world_size(), describe(layout),
              format_grouped(layout.global_batch_size() * shape.sequence_length));
   std::fflush(stdout);
@@ -84,11 +89,26 @@ struct Run {
   training::Messenger& messenger;
   Reporter* reporter;
   Saving* saving;
+  Evaluating& evaluating;
   std::string loaded;  // the checkpoint that the run has gone on from, or ""
 
   std::string newest_checkpoint() const { return saving != nullptr ? saving->newest() : loaded; }
   Status failed_in(int64_t step, const Status& failure) const {
     return failure_of_step(step, failure, layout, world, newest_checkpoint());
+  }
+  // Runs `work` of a step, and says which step has failed. A token that the model does not know is this
+  // rank's own failure; the others lose this rank.
+  template <typename Work>
+  auto in_step(int64_t step, const Work& work) const -> decltype(work()) {
+    try {
+      auto result = work();
+      if (result.is_ok()) return result;
+      return failed_in(step, result.status());
+    } catch (const ForeignToken& foreign) {
+      trainer.give_up();
+      return Status(Code::kInvalidArgument,
+                    fmt::format("training ended in step {}: {}", step, foreign.what()));
+    }
   }
 };
 
@@ -114,11 +134,12 @@ Status train(const Run& run, Outcome& outcome) {
   const int64_t first = outcome.done;
   // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
   auto begin = std::chrono::steady_clock::now();
-  while (outcome.done < run.flags.train_iters && !outcome.stopped) {
+  while (outcome.done < run.flags.train_iters) {
     std::array<double, Saving::kSums> sums = {};
     if (run.saving != nullptr) sums = run.saving->sums();
-    const Result<training::StepResult> result = run.trainer.step(outcome.done, sums);
-    if (!result.is_ok()) return run.failed_in(outcome.done + 1, result.status());
+    const Result<training::StepResult> result =
+        run.in_step(outcome.done + 1, [&] { return run.trainer.step(outcome.done, sums); });
+    if (!result.is_ok()) return result.status();
     outcome.last = result.value();
     if (outcome.last.diverged) break;
     ++outcome.done;
@@ -131,10 +152,17 @@ Status train(const Run& run, Outcome& outcome) {
     if (!checked.is_ok()) return run.failed_in(outcome.done, checked.status());
     outcome.difference = checked.value();
     if (outcome.difference) break;
-    if (run.saving == nullptr) continue;
-    const Result<bool> stop = run.saving->step_done(outcome.done, sums, run.trainer);
-    if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
-    outcome.stopped = stop.value();
+    if (run.saving != nullptr) {
+      const Result<bool> stop = run.saving->step_done(outcome.done, sums, run.trainer);
+      if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
+      outcome.stopped = stop.value();
+    }
+    // After the checkpoint has begun, which is written meanwhile. A machine that is wanted back is not kept.
+    if (outcome.stopped) break;
+    const Result<bool> evaluated =
+        run.in_step(outcome.done, [&] { return run.evaluating.step_done(outcome.done); });
+    if (!evaluated.is_ok()) return evaluated.status();
+    if (evaluated.value()) begin = std::chrono::steady_clock::now();
   }
   // Whoever uses the parameters from here on needs all of them.
   const Status whole = run.trainer.settle();
@@ -188,8 +216,10 @@ void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& out
   }
   if (outcome.stopped)
     fmt::print("stopped by SIGTERM after step {} of {}\n", outcome.done, flags.train_iters);
-  fmt::print("trained {} steps in {}: loss {:.4f}, unigram entropy of the text {:.4f}\n", steps,
-             training::format_duration(elapsed), outcome.last.loss, input.statistics.unigram_entropy);
+  const double entropy = input.unigram_entropy();
+  fmt::print("trained {} steps in {}: loss {:.4f}{}\n", steps, training::format_duration(elapsed),
+             outcome.last.loss,
+             std::isnan(entropy) ? "" : fmt::format(", unigram entropy of the text {:.4f}", entropy));
 }
 
 }  // namespace
@@ -204,18 +234,16 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   const int rank = messenger.value()->rank();
   // 1. All ranks must mean the same run.
   HDT_RETURN_IF_ERROR(
-      check_same_run(flags, layout, input.statistics, identity_of(resume), *messenger.value()));
+      check_same_run(flags, layout, input.identity(), identity_of(resume), *messenger.value()));
   HDT_RETURN_IF_ERROR(training::status_of([&] { warn_of_slow_blas(world); }));
   // 2. Data.
-  const Result<training::BatchSampler> sampler =
-      training::BatchSampler::create(input.tokens, {.seed = flags.trainer.seed,
-                                                    .sequence_length = flags.shape.sequence_length,
-                                                    .global_batch_size = layout.global_batch_size()});
-  if (!sampler.is_ok()) {
-    return Status(
-        sampler.status().code(),
-        fmt::format("{}: {}", flags.text.empty() ? "--data-path " + flags.data_path : "--text " + flags.text,
-                    sampler.status().message()));
+  const Result<training::BlendedSampler> sampler =
+      make_sampler(flags, input, training::DataPart::kTraining, layout.global_batch_size());
+  if (!sampler.is_ok()) return sampler.status();
+  //    A part that is too short for an evaluation must be known now, too.
+  for (const training::DataPart part : {training::DataPart::kValidation, training::DataPart::kTest}) {
+    if (flags.split.weight(part) > 0 && flags.eval_iters > 0)
+      HDT_RETURN_IF_ERROR(make_sampler(flags, input, part, layout.global_batch_size()).status());
   }
   // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only
   //    rank 0 has a reporter.
@@ -252,6 +280,9 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
       },
       flags.trainer);
   if (!trainer.is_ok()) return trainer.status();
+  Result<std::unique_ptr<Evaluating>> evaluating =
+      Evaluating::start(flags, input, layout, *compute, *trainer.value(), *messenger.value(), reporter.get());
+  if (!evaluating.is_ok()) return evaluating.status();
   // 5. What a checkpoint or a model of others has of it takes the place of the start values.
   Outcome outcome;
   if (resume) {
@@ -267,15 +298,25 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   // 6. The steps.
   const int64_t before = outcome.done;
   const auto begin = std::chrono::steady_clock::now();
-  const Run run{flags,          layout,       world, *trainer.value(), *messenger.value(),
-                reporter.get(), saving.get(), loaded};
-  const Status trained = train(run, outcome);
+  const Run run{flags,
+                layout,
+                world,
+                *trainer.value(),
+                *messenger.value(),
+                reporter.get(),
+                saving.get(),
+                *evaluating.value(),
+                loaded};
+  Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  if (trained.is_ok() && !outcome.last.diverged && !outcome.difference && !outcome.stopped) {
+    trained = run.in_step(outcome.done, [&] { return evaluating.value()->finish(outcome.done); }).status();
+  }
 
   // 7. The reports. They are written however the run has ended; an error of training is the more
   //    important one.
   const Status written =
-      reporter ? reporter->finish(describe(layout), input.statistics.unigram_entropy) : Status::ok();
+      reporter ? reporter->finish(describe(layout), input.unigram_entropy()) : Status::ok();
   HDT_RETURN_IF_ERROR(trained);
   if (outcome.last.diverged) return divergence_text(outcome.done + 1, outcome.last, run.newest_checkpoint());
   if (outcome.difference)

@@ -31,9 +31,9 @@ std::string files_in_each_others_way(const TrainFlags& flags) {
                                                             {"--plan", flags.plan_path},
                                                             {"--loss-log", flags.loss_log},
                                                             {"--loss-curve", flags.loss_curve}};
-  if (!flags.data_path.empty()) {
-    files.emplace(files.begin(), "--data-path", training::index_path(flags.data_path));
-    files.emplace(files.begin(), "--data-path", training::data_path(flags.data_path));
+  for (const TrainFlags::DataPath& data : flags.data_paths) {
+    files.emplace(files.begin(), "--data-path", training::index_path(data.prefix));
+    files.emplace(files.begin(), "--data-path", training::data_path(data.prefix));
   }
   for (size_t i = 0; i < files.size(); ++i) {
     const auto& [flag, path] = files[i];

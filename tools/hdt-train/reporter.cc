@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
+#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -68,19 +70,41 @@ Status Reporter::step_done(int64_t done, const training::StepResult& result, dou
     // A run that is killed keeps what it has done.
     HDT_RETURN_IF_ERROR(events_->flush());
   }
-  if (log_.is_open()) {
-    // Streams do not say why they fail; errno does, if a system call failed.
-    errno = 0;
-    log_ << nlohmann::ordered_json{{"step", done},
-                                   {"loss", result.loss},
-                                   {"tokens", result.tokens},
-                                   {"grad_norm", result.gradient_norm},
-                                   {"learning_rate", result.learning_rate},
-                                   {"seconds", seconds}}
-         << std::endl;  // one write a line: a run that is killed loses none
-    if (!log_) return Status::from_errno("--loss-log: cannot write " + flags_.loss_log, errno);
-  }
+  return log({{"step", done},
+              {"loss", result.loss},
+              {"tokens", result.tokens},
+              {"grad_norm", result.gradient_norm},
+              {"learning_rate", result.learning_rate},
+              {"seconds", seconds}});
+}
+
+Status Reporter::log(const nlohmann::ordered_json& line) {
+  if (!log_.is_open()) return Status::ok();
+  // Streams do not say why they fail; errno does, if a system call failed.
+  errno = 0;
+  log_ << line << std::endl;  // one write a line: a run that is killed loses none
+  if (!log_) return Status::from_errno("--loss-log: cannot write " + flags_.loss_log, errno);
   return Status::ok();
+}
+
+// TensorBoard gets Megatron's names; its test loss has no name there, so it is called alike.
+Status Reporter::evaluated(training::DataPart part, int64_t done, const training::EvaluationResult& result) {
+  const std::string name = training::data_part_name(part);
+  const double perplexity = std::exp(result.loss);
+  progress_.finish();
+  fmt::print("{} at step {}: loss {:.4f}, perplexity {:.4g}, {} tokens\n", name, done, result.loss,
+             perplexity, training::format_grouped(result.tokens));
+  std::fflush(stdout);
+  progress_.skip_time();
+  if (events_) {
+    HDT_RETURN_IF_ERROR(events_->add_scalar("lm loss " + name, done, result.loss));
+    HDT_RETURN_IF_ERROR(events_->add_scalar("lm loss " + name + " ppl", done, perplexity));
+    HDT_RETURN_IF_ERROR(events_->flush());
+  }
+  return log({{"step", done},
+              {name + "_loss", result.loss},
+              {name + "_perplexity", perplexity},
+              {name + "_tokens", result.tokens}});
 }
 
 Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {

@@ -4,13 +4,16 @@
 
 #include <fstream>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/status.h"
 #include "tools/hdt-train/flags.h"
+#include "training/data/data_split.h"
 #include "training/data/event_writer.h"
 #include "training/data/loss_curve.h"
 #include "training/data/progress_line.h"
+#include "training/engine/evaluation.h"
 #include "training/engine/layout.h"
 #include "training/engine/trainer.h"
 
@@ -28,12 +31,16 @@ class Reporter {
   // Call it after each step. `done` counts the complete steps from 1; `seconds` is the length of the
   // step on this rank.
   Status step_done(int64_t done, const training::StepResult& result, double seconds);
+  // Call it after an evaluation: the loss of `part` after `done` steps. The perplexity is exp(loss).
+  Status evaluated(training::DataPart part, int64_t done, const training::EvaluationResult& result);
   // Ends the progress line, writes out what is buffered, and draws the curve if any step was complete.
   // The picture shows `subtitle`, and `unigram_entropy` as a line.
   Status finish(const std::string& subtitle, double unigram_entropy);
 
  private:
   explicit Reporter(const TrainFlags& flags);
+  // Adds a line to the loss log, if there is one.
+  Status log(const nlohmann::ordered_json& line);
 
   const TrainFlags& flags_;
   // The outputs; what was not asked for is null or closed.

@@ -106,8 +106,7 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
   facts.insert({{"seq-length", std::to_string(flags.shape.sequence_length)},
                 {"global-batch-size", std::to_string(layout.global_batch_size())},
                 {"seed", std::to_string(flags.trainer.seed)},
-                {kData, fmt::format("{} tokens with CRC-32C {:08x}", input.statistics.tokens,
-                                    input.statistics.checksum)}});
+                {kData, input.identity() + (flags.eod_mask_loss ? ", --eod-mask-loss" : "")}});
   return facts;
 }
 

@@ -31,9 +31,8 @@ Status check_same(const std::string& mine, const std::string& what, training::Me
 
 }  // namespace
 
-Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
-                      const training::TokenStatistics& statistics, const std::string& checkpoint,
-                      training::Messenger& messenger) {
+Status check_same_run(const TrainFlags& flags, const training::Layout& layout, const std::string& data,
+                      const std::string& checkpoint, training::Messenger& messenger) {
   std::string model = fmt::format("seq-length {}", flags.shape.sequence_length);
   for (const auto& [key, value] : training::model_facts(flags.shape))
     model += fmt::format(", {} {}", key, value);
@@ -72,9 +71,11 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout,
       check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
                              flags.sample_temperature, flags.sample_prompt),
                  "sampling", messenger));
-  // The number of tokens and their checksum stand for the data.
+  HDT_RETURN_IF_ERROR(check_same(data + (flags.eod_mask_loss ? ", --eod-mask-loss" : ""), "data", messenger));
   HDT_RETURN_IF_ERROR(check_same(
-      fmt::format("{} tokens, CRC-32C {:08x}", statistics.tokens, statistics.checksum), "data", messenger));
+      flags.has_split ? fmt::format("{} batches every {} steps", flags.eval_iters, flags.eval_interval)
+                      : "none",
+      "evaluations", messenger));
   return check_same(checkpoint.empty() ? "none" : checkpoint, "checkpoints to go on from", messenger);
 }
 

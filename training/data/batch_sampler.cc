@@ -39,12 +39,15 @@ uint64_t BatchSampler::epoch(uint64_t step, int64_t index) const {
   return (step * static_cast<uint64_t>(options_.global_batch_size) + static_cast<uint64_t>(index)) / windows_;
 }
 
-// The epoch's key decides both the order of the windows and where the first one starts.
 uint64_t BatchSampler::first_token(uint64_t step, int64_t index) const {
   assert(index >= 0 && index < options_.global_batch_size);
+  return first_token_of(step * static_cast<uint64_t>(options_.global_batch_size) +
+                        static_cast<uint64_t>(index));
+}
+
+// The epoch's key decides both the order of the windows and where the first one starts.
+uint64_t BatchSampler::first_token_of(uint64_t number) const {
   const auto length = static_cast<uint64_t>(options_.sequence_length);
-  const uint64_t number =
-      step * static_cast<uint64_t>(options_.global_batch_size) + static_cast<uint64_t>(index);
   const uint64_t key = mix_bits(mix_bits(options_.seed) ^ (number / windows_));  // of the epoch
   // The windows rarely fill the stream. Where they start varies with the epoch, so that no token is
   // always left out.
@@ -56,6 +59,11 @@ uint64_t BatchSampler::first_token(uint64_t step, int64_t index) const {
 void BatchSampler::sample(uint64_t step, int64_t index, std::span<int64_t> out) const {
   assert(out.size() == static_cast<size_t>(options_.sequence_length) + 1);
   source_->read_tokens(first_token(step, index), out);
+}
+
+void BatchSampler::sample_number(uint64_t number, std::span<int64_t> out) const {
+  assert(out.size() == static_cast<size_t>(options_.sequence_length) + 1);
+  source_->read_tokens(first_token_of(number), out);
 }
 
 std::vector<int64_t> BatchSampler::sample(uint64_t step, int64_t index) const {

@@ -43,9 +43,12 @@ class BatchSampler {
   // sequence_length + 1.
   void sample(uint64_t step, int64_t index, std::span<int64_t> out) const;
   std::vector<int64_t> sample(uint64_t step, int64_t index) const;
+  // The same for sample number step * global_batch_size + index.
+  void sample_number(uint64_t number, std::span<int64_t> out) const;
 
  private:
   BatchSampler() = default;
+  uint64_t first_token_of(uint64_t number) const;
 
   std::shared_ptr<const TokenSource> source_;
   SamplerOptions options_;

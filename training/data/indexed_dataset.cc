@@ -29,16 +29,23 @@ Result<MappedFile> open_file(const std::string& path, const std::string& prefix)
 
 }  // namespace
 
-Result<std::unique_ptr<IndexedDataset>> IndexedDataset::open(const std::string& prefix) {
+Result<std::pair<MappedFile, MappedFile>> open_dataset_files(const std::string& prefix) {
   auto index_file = open_file(index_path(prefix), prefix);
   if (!index_file.is_ok()) return index_file.status();
   auto data_file = open_file(data_path(prefix), prefix);
   if (!data_file.is_ok()) return data_file.status();
+  return std::pair(index_file.take(), data_file.take());
+}
+
+Result<std::unique_ptr<IndexedDataset>> IndexedDataset::open(const std::string& prefix) {
+  auto files = open_dataset_files(prefix);
+  if (!files.is_ok()) return files.status();
+  auto [index_file, data_file] = files.take();
   // Nothing of the index is used before this has checked all of it.
-  auto index = parse_dataset_index(index_file.value().bytes(), data_file.value().size(), prefix);
+  auto index = parse_dataset_index(index_file.bytes(), data_file.size(), prefix);
   if (!index.is_ok()) return index.status();
   auto dataset = std::unique_ptr<IndexedDataset>(new IndexedDataset);
-  dataset->data_ = data_file.take();
+  dataset->data_ = std::move(data_file);
   dataset->index_ = index.take();
   return dataset;
 }
@@ -63,8 +70,11 @@ std::vector<int64_t> IndexedDataset::document_tokens(uint64_t document) const {
 void IndexedDataset::read_tokens(uint64_t first, std::span<int64_t> out) const {
   // Sequences follow each other without gaps (parse_dataset_index), so the stream is the data file.
   if (out.empty()) return;
-  const std::byte* from = data_.data() + first * element_bytes(index_.type);
-  switch (index_.type) {
+  read_elements(index_.type, data_.data() + first * element_bytes(index_.type), out);
+}
+
+void read_elements(ElementType type, const std::byte* from, std::span<int64_t> out) {
+  switch (type) {
     case ElementType::kUint8:
       return widen<uint8_t>(from, out);
     case ElementType::kInt8:
@@ -79,7 +89,7 @@ void IndexedDataset::read_tokens(uint64_t first, std::span<int64_t> out) const {
       return widen<int64_t>(from, out);
     case ElementType::kFloat32:
     case ElementType::kFloat64:
-      break;  // refused by parse_dataset_index
+      break;  // refused by parse_header()
   }
 }
 

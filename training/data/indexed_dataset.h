@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -15,9 +16,16 @@
 
 namespace hdt::training {
 
-// As a TokenSource the dataset is all sequences, one after the other in the order of the index. Const
-// and free of shared state, so any number of threads may read it. The files must not be cut while they
-// are mapped.
+// Maps the two files of a dataset: index, then data. kSystem: a file cannot be opened. kInvalidArgument:
+// not a regular file. If the user has given the name of a file instead of the prefix, the error says so.
+Result<std::pair<MappedFile, MappedFile>> open_dataset_files(const std::string& prefix);
+// Copies elements to int64. `from` need not be aligned. `type` holds tokens.
+void read_elements(ElementType type, const std::byte* from, std::span<int64_t> out);
+
+// A dataset whose index is in memory and checked to the last entry, for tools (mapped_tokens.h is for
+// training). As a TokenSource the dataset is all sequences, one after the other in the order of the index.
+// Const and free of shared state, so any number of threads may read it. The files must not be cut while
+// they are mapped.
 class IndexedDataset final : public TokenSource {
  public:
   // Checks every field of the index against the sizes of the index and of the data before anything is

@@ -157,4 +157,102 @@ Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint6
   return index;
 }
 
+Result<uint64_t> token_start(std::span<const std::byte> bytes, const IndexSketch& sketch, uint64_t sequence,
+                             const std::string& prefix) {
+  if (sequence == sketch.sequences) return sketch.tokens;
+  const uint64_t element = element_bytes(sketch.type);
+  const size_t pointers_at = kIndexHeaderBytes + sketch.sequences * sizeof(int32_t);
+  // Where the sequence before ends; 0 for the first one.
+  uint64_t expected = 0;
+  bool valid = true;
+  if (sequence > 0) {
+    const auto size = load<int32_t>(bytes, kIndexHeaderBytes + (sequence - 1) * sizeof(int32_t));
+    const auto pointer = load<int64_t>(bytes, pointers_at + (sequence - 1) * sizeof(int64_t));
+    const uint64_t most = sketch.tokens * element;
+    valid = size >= 0 && pointer >= 0 && static_cast<uint64_t>(pointer) <= most;
+    // Both are within limits then, so the sum does not overflow.
+    if (valid) expected = static_cast<uint64_t>(pointer) + static_cast<uint64_t>(size) * element;
+    valid = valid && expected <= most;
+  }
+  const auto pointer = load<int64_t>(bytes, pointers_at + sequence * sizeof(int64_t));
+  if (!valid || pointer < 0 || static_cast<uint64_t>(pointer) != expected || expected % element != 0) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{}: sequence {} is at byte {}, expected {}, the end of the one before: damaged",
+                    index_path(prefix), sequence, pointer,
+                    valid ? fmt::format("{}", expected) : std::string("another place")));
+  }
+  return expected / element;
+}
+
+Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
+                                         const std::string& prefix) {
+  constexpr uint64_t kRuns = 64;
+  constexpr uint64_t kRunEntries = 64;
+  // Those of small datasets cost nothing, and all damage is found.
+  if (bytes.size() <= kIndexHeaderBytes + kRuns * kRunEntries * (sizeof(int32_t) + 2 * sizeof(int64_t))) {
+    const auto whole = parse_dataset_index(bytes, data_bytes, prefix);
+    if (!whole.is_ok()) return whole.status();
+    const DatasetIndex& index = whole.value();
+    return IndexSketch{index.type, index.token_starts.size() - 1, index.document_starts.size(),
+                       index.token_starts.back()};
+  }
+  const std::string path = index_path(prefix);
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::kInvalidArgument, path + ": " + why);
+  };
+  const auto parsed = parse_header(bytes, path);
+  if (!parsed.is_ok()) return parsed.status();
+  const Header header = parsed.value();
+  const uint64_t element = element_bytes(header.type);
+  IndexSketch sketch{header.type, header.sequences, header.document_entries, data_bytes / element};
+
+  // 1. The last sequence must end where the data ends. Then both files belong together.
+  if (header.sequences == 0) {
+    if (data_bytes != 0)
+      return refuse(fmt::format("there is no sequence, but {} has {} bytes: the two are not of one dataset",
+                                data_path(prefix), data_bytes));
+  } else {
+    const uint64_t last = header.sequences - 1;
+    const auto start = token_start(bytes, sketch, last, prefix);
+    if (!start.is_ok()) return start.status();
+    const auto size = load<int32_t>(bytes, kIndexHeaderBytes + last * sizeof(int32_t));
+    if (size < 0 || (start.value() + static_cast<uint64_t>(size)) * element != data_bytes) {
+      return refuse(
+          fmt::format("the last sequence is {} tokens from byte {} on, but {} has {} bytes: the two "
+                      "are not of one dataset",
+                      size, start.value() * element, data_path(prefix), data_bytes));
+    }
+  }
+  // 2. Runs of sequences, spread over all of them.
+  const auto first_of_run = [](uint64_t run, uint64_t entries) {
+    return entries <= kRunEntries ? 0 : (entries - kRunEntries) / (kRuns - 1) * run;
+  };
+  for (uint64_t run = 0; run < kRuns; ++run) {
+    const uint64_t first = first_of_run(run, header.sequences);
+    for (uint64_t i = first; i < std::min(first + kRunEntries, header.sequences); ++i)
+      HDT_RETURN_IF_ERROR(token_start(bytes, sketch, i, prefix).status());
+  }
+  // 3. Document entries: both ends, and runs that must ascend.
+  const size_t documents_at = kIndexHeaderBytes + header.sequences * (sizeof(int32_t) + sizeof(int64_t));
+  const auto document = [&](uint64_t i) { return load<int64_t>(bytes, documents_at + i * sizeof(int64_t)); };
+  const auto sequences = static_cast<int64_t>(header.sequences);
+  if (document(0) != 0) return refuse(fmt::format("document entry 0 is {}, expected 0", document(0)));
+  if (document(header.document_entries - 1) != sequences) {
+    return refuse(fmt::format("the last document entry is {}, expected {}, the number of sequences",
+                              document(header.document_entries - 1), sequences));
+  }
+  for (uint64_t run = 0; run < kRuns; ++run) {
+    const uint64_t first = first_of_run(run, header.document_entries);
+    int64_t least = 0;
+    for (uint64_t i = first; i < std::min(first + kRunEntries, header.document_entries); ++i) {
+      const int64_t start = document(i);
+      if (start < least || start > sequences)
+        return refuse(fmt::format("document entry {} is {}, expected {} to {}", i, start, least, sequences));
+      least = start;
+    }
+  }
+  return sketch;
+}
+
 }  // namespace hdt::training

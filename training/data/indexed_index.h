@@ -29,4 +29,23 @@ struct DatasetIndex {
 Result<DatasetIndex> parse_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
                                          const std::string& prefix);
 
+// Some facts of an index that stays in its file.
+struct IndexSketch {
+  ElementType type = ElementType::kUint16;
+  uint64_t sequences = 0;
+  uint64_t document_entries = 0;
+  uint64_t tokens = 0;
+};
+
+// Checks the header, both ends, and runs of entries between them, all in all at most some thousand entries;
+// a small index is checked whole. It costs the same for an index of any size. Entries that were not looked
+// at are checked when token_start() uses them. Arguments and errors are those of parse_dataset_index().
+Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
+                                         const std::string& prefix);
+
+// The number of tokens before `sequence`, at most sketch.sequences, which gives that of all. The bytes are
+// those of the sketch. kInvalidArgument unless the sequence begins where the one before ends.
+Result<uint64_t> token_start(std::span<const std::byte> bytes, const IndexSketch& sketch, uint64_t sequence,
+                             const std::string& prefix);
+
 }  // namespace hdt::training

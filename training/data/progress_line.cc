@@ -84,6 +84,8 @@ void ProgressLine::step_done(const StepReport& report) {
   out_ << '\r' << line << std::flush;
 }
 
+void ProgressLine::skip_time() { last_ = options_.clock(); }
+
 void ProgressLine::finish() {
   if (shown_ > 0) out_ << std::endl;
   shown_ = 0;

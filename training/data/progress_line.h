@@ -48,6 +48,8 @@ class ProgressLine {
   // To be called after every step. In place the line is always shown. Otherwise it is shown for the
   // first step seen, for the last one of all, and for each log_interval-th.
   void step_done(const StepReport& report);
+  // The time since the last step was spent on something else: it counts for no rate.
+  void skip_time();
   // Ends a line that was shown in place, so that other text can follow.
   void finish();
 

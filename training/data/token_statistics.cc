@@ -13,10 +13,15 @@
 namespace hdt::training {
 
 namespace {
-constexpr uint64_t kBlockTokens = 1 << 16;  // read at a time
-}  // namespace
 
-TokenStatistics token_statistics(const TokenSource& source) {
+constexpr uint64_t kBlockTokens = 1 << 16;  // read at a time
+constexpr uint64_t kSampledBlocks = 64;
+
+// Of `blocks` blocks; block i begins at starts(i), and all are of `size` tokens but the last, which may be
+// shorter.
+template <typename Starts>
+TokenStatistics statistics_of(const TokenSource& source, uint64_t blocks, uint64_t size,
+                              const Starts& starts) {
   // Vocabularies are small, so most tokens are counted in an array; a map would cost more than the reading.
   constexpr int64_t kDirect = 1 << 18;  // tokens below are counted in an array, the others in a map
   TokenStatistics statistics;
@@ -28,9 +33,11 @@ TokenStatistics token_statistics(const TokenSource& source) {
   std::vector<uint64_t> direct(kDirect);
   std::unordered_map<int64_t, uint64_t> others;
   std::vector<int64_t> block;
-  for (uint64_t first = 0; first < statistics.tokens; first += block.size()) {
-    block.resize(std::min(kBlockTokens, statistics.tokens - first));
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const uint64_t first = starts(i);
+    block.resize(std::min(size, statistics.tokens - first));
     source.read_tokens(first, block);
+    statistics.counted += block.size();
     statistics.checksum = crc32c(statistics.checksum, std::as_bytes(std::span(block)));
     for (const int64_t token : block) {
       statistics.least = std::min(statistics.least, token);
@@ -39,7 +46,7 @@ TokenStatistics token_statistics(const TokenSource& source) {
     }
   }
 
-  const auto total = static_cast<double>(statistics.tokens);
+  const auto total = static_cast<double>(statistics.counted);
   // Tokens that do not occur add nothing: p ln p goes to 0.
   const auto add = [&](uint64_t count) {
     if (count == 0) return;
@@ -51,6 +58,25 @@ TokenStatistics token_statistics(const TokenSource& source) {
   for (const auto& [token, count] : others) add(count);
   if (statistics.distinct == 1) statistics.unigram_entropy = 0;  // and not -0
   return statistics;
+}
+
+}  // namespace
+
+TokenStatistics token_statistics(const TokenSource& source) {
+  const uint64_t blocks = (source.token_count() + kBlockTokens - 1) / kBlockTokens;
+  return statistics_of(source, blocks, kBlockTokens, [](uint64_t block) { return block * kBlockTokens; });
+}
+
+TokenStatistics sampled_statistics(const TokenSource& source) {
+  const uint64_t tokens = source.token_count();
+  if (tokens <= kSampledTokens) return token_statistics(source);
+  constexpr uint64_t kSize = kSampledTokens / kSampledBlocks;
+  // The last start is divided into quotient and rest, so that no product overflows.
+  const uint64_t last = tokens - kSize;
+  return statistics_of(source, kSampledBlocks, kSize, [last](uint64_t block) {
+    constexpr uint64_t kSteps = kSampledBlocks - 1;
+    return last / kSteps * block + last % kSteps * block / kSteps;
+  });
 }
 
 // Ends with the block that holds the token.

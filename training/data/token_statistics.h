@@ -12,6 +12,7 @@ namespace hdt::training {
 // Everything is 0 for an empty stream.
 struct TokenStatistics {
   uint64_t tokens = 0;
+  uint64_t counted = 0;   // those that the other numbers are of: all of them, or a sample
   uint64_t distinct = 0;  // the part of the vocabulary that is used
   int64_t least = 0;      // smallest and largest token
   int64_t greatest = 0;
@@ -24,6 +25,11 @@ struct TokenStatistics {
 
 // Reads the whole stream once.
 TokenStatistics token_statistics(const TokenSource& source);
+
+// A million tokens at most, whatever the size of the stream: blocks that are spread evenly over it, with both
+// ends. A short stream is read whole.
+constexpr uint64_t kSampledTokens = uint64_t{1} << 20;
+TokenStatistics sampled_statistics(const TokenSource& source);
 
 // A token with its place.
 struct PlacedToken {

@@ -53,6 +53,12 @@ class StageCompute {
   // then, too. Returns the loss on the last stage, else zeros.
   virtual LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                           std::span<float> output) = 0;
+  // As forward() between two steps, when no micro-batch is in flight, and without a backward to come. By
+  // default forward() in slot 0; a compute that keeps much for a backward leaves that out here.
+  virtual LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
+                           std::span<float> output) {
+    return forward(0, samples, input, output);
+  }
   // Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients. `output_gradient`
   // is empty on the last stage, `input_gradient` on the first. `unit_done` is called from inside.
   virtual void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,

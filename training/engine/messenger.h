@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/status.h"
 
@@ -21,6 +22,13 @@ class Operation {
   virtual Status wait() = 0;
 };
 using Pending = std::unique_ptr<Operation>;
+
+// Waits for an operation, if there is one. Called before a buffer is written again.
+inline Status settle(Pending& operation) {
+  if (!operation) return Status::ok();
+  const Pending finished = std::move(operation);
+  return finished->wait();
+}
 
 // Memory for parameters, gradients and activations, with the function that frees it.
 using FloatMemory = std::unique_ptr<float[], std::function<void(float*)>>;

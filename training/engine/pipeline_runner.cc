@@ -12,13 +12,6 @@ bool is_receive(PipelineAction action) {
   return action == PipelineAction::kReceiveActivation || action == PipelineAction::kReceiveGradient;
 }
 
-// Waits for an operation, if there is one. Called before a buffer is written again.
-Status settle(Pending& operation) {
-  if (!operation) return Status::ok();
-  Pending finished = std::move(operation);
-  return finished->wait();
-}
-
 }  // namespace
 
 PipelineRunner::PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule,

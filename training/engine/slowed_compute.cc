@@ -59,6 +59,14 @@ class SlowedCompute final : public TextCompute {
     return loss;
   }
 
+  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
+                   std::span<float> output) override {
+    const Piece piece;
+    const LossSum loss = compute_->evaluate(samples, input, output);
+    piece.stretch(factor_);
+    return loss;
+  }
+
   // A unit's gradient is reported when the slow device would have it. The time in unit_done() (starting
   // a reduction) is not stretched, as it is not the device's.
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,

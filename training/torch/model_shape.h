@@ -40,6 +40,8 @@ struct ModelShape {
   int64_t vocab_size = 0;
   // Positions that the model is made for; 0: those of a sample.
   int64_t max_position_embeddings = 0;
+  // The loss of the token that follows this one does not count (Megatron's --eod-mask-loss); -1: all count.
+  int64_t masked_after = -1;
   double norm_epsilon = 1e-5;    // added to the mean square in RMSNorm
   double rotary_base = 10000.0;  // of the frequencies of rotary embeddings
   RopeScaling rope_scaling;

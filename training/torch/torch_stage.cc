@@ -107,13 +107,30 @@ class TorchStage final : public TextCompute {
       flow = unit_forward(unit, leaf);
       // The loss belongs to the head's graph. It is summed, not averaged (compute.h).
       if (is_head(unit)) {
-        const at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
+        at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
+        int64_t counted = targets.numel();
+        if (shape_.masked_after >= 0) {
+          // A target of this value has neither loss nor gradient.
+          constexpr int64_t kIgnored = -100;
+          const at::Tensor masked = tokens.narrow(1, 0, length).reshape({-1}).eq(shape_.masked_after);
+          targets = targets.masked_fill(masked, kIgnored);
+          counted -= masked.sum().item<int64_t>();
+        }
         flow = at::cross_entropy_loss(flow.view({-1, shape_.vocab_size}), targets, {}, at::Reduction::Sum);
-        loss = {flow.item<double>(), targets.numel()};
+        loss = {flow.item<double>(), counted};
       }
       saved.push_back({leaf, flow});
     }
     if (!output.empty()) copy_out(flow, output);
+    return loss;
+  }
+
+  // Without graphs; what forward() keeps is dropped at once.
+  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
+                   std::span<float> output) override {
+    const c10::AutoGradMode no_gradients(false);
+    const LossSum loss = forward(0, samples, input, output);
+    slots_[0].clear();
     return loss;
   }
 

@@ -173,6 +173,16 @@ void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& 
   }
 }
 
+LossSum FakeCompute::evaluate(std::span<const int64_t> samples, std::span<const float> input,
+                              std::span<float> output) {
+  EXPECT_TRUE(slots_.empty()) << "a micro-batch of a step is in flight";
+  const int greatest = greatest_in_flight_;
+  const LossSum loss = forward(0, samples, input, output);
+  slots_.clear();
+  greatest_in_flight_ = greatest;  // that of training
+  return loss;
+}
+
 void FakeCompute::backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                            const UnitDone& unit_done) {
   const Saved& saved = slots_.at(slot);

@@ -33,6 +33,8 @@ class FakeCompute final : public TextCompute {
   size_t activation_elements(int unit, size_t tokens) const override { return tokens * handed_on(unit); }
   LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
                   std::span<float> output) override;
+  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
+                   std::span<float> output) override;
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override;
   bool has_split_backward() const override { return true; }

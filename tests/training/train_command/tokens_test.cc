@@ -6,6 +6,7 @@
 
 #include "tests/training/train_command/datasets.h"
 #include "tests/training/train_command/small_run.h"
+#include "training/data/token_statistics.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -47,6 +48,29 @@ TEST_F(TrainTokens, ThoseBeyondTheVocabularyAreNamedWithTheirPlace) {
                  "-100, which marks labels that are left out of the loss, is 65436");
   EXPECT_THAT(info().output, AllOf(HasSubstr("0 to 65436"), Not(HasSubstr("negative"))));
   expect_refused(train(kText + " --vocab-size 64"), 2, "/LICENSE is beyond it: expected --vocab-size");
+}
+
+// The start looks at 64 blocks of 16,384 tokens. Between the first ones there is one of another vocabulary.
+TEST_F(TrainTokens, ThoseThatTheStartDoesNotSeeAreNamedByTheStepThatReadsThem) {
+  auto tokens = counting_tokens(4'000'000, 100);
+  std::fill(tokens.begin() + 17'000, tokens.begin() + 63'000, 300);
+  const TokenStatistics seen = sampled_statistics(MemoryTokens(tokens));
+  ASSERT_EQ(seen.counted, kSampledTokens);
+  ASSERT_LT(seen.greatest, 300) << "choose another place";
+  write_dataset(prefix_, ElementType::kUint16, tokens);
+  const std::string flags = " --data-path " + prefix_ + " --micro-batch-size 256 --train-iters 2000";
+  const ProgramResult run = train(flags);
+  EXPECT_EQ(run.exit_status, 1) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("training ended in step "),
+                                HasSubstr(".bin is beyond it: expected --vocab-size 301 or more")));
+  const std::string before = ": --vocab-size 257: token 300 at position ";
+  const size_t place = run.output.find(before);
+  ASSERT_NE(place, std::string::npos) << run.output;
+  EXPECT_EQ(tokens.at(std::stoul(run.output.substr(place + before.size()))), 300);
+  // Both stages of a pipeline end.
+  const ProgramResult two = train(flags + " --pipeline-model-parallel-size 2", ranks(2));
+  EXPECT_NE(two.exit_status, 0) << two.output;
+  EXPECT_THAT(two.output, HasSubstr("token 300 at position "));
 }
 
 TEST_F(TrainTokens, FilesThatAreNoDatasetsAreNamed) {
