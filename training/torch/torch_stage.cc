@@ -217,9 +217,9 @@ class TorchStage final : public TextCompute {
   at::Tensor final_norm(const at::Tensor& input) {
     return layers_->final_norm(unit_tensors(shape_.num_layers + 1), input);
   }
-  // The output embedding. Where that is the embedding itself, this stage holds both units, and the gradient of
-  // both uses adds up in the embedding's memory: the head's is there first, and the embedding's unit is the
-  // last one to be complete.
+  // The output embedding. Where that is the embedding itself, this stage holds both units, and the gradient
+  // of both uses adds up in the embedding's memory: the head's is there first, and the embedding's unit is
+  // the last one to be complete.
   const at::Tensor& head_matrix() {
     return unit_tensors(shape_.tied_head ? 0 : shape_.num_layers + 1).front();
   }
