@@ -145,6 +145,10 @@ std::vector<Bytes> seeds() {
   training::ModelShape linear = llama_shape();
   linear.rope_scaling = {training::RopeScalingKind::kLinear, 2.5};
   linear.tied_head = true;
+  training::ModelShape gpt2 = llama_shape();
+  gpt2.family = training::ModelFamily::kGpt2;
+  gpt2.num_query_groups = 0;
+  gpt2.rope_scaling = {};
   return {
       header_input(kHeader),
       header_input("{}", 0),
@@ -153,6 +157,7 @@ std::vector<Bytes> seeds() {
       text_input(3, kIndex),
       text_input(4, model_config_text(llama_shape())),
       text_input(4, model_config_text(linear)),
+      text_input(4, model_config_text(gpt2)),
       text_input(4, R"({"model_type":"llama","num_hidden_layers":1,"hidden_size":4,"num_attention_heads":2,)"
                     R"("intermediate_size":4,"vocab_size":3,"rope_parameters":{"rope_theta":500}})")};
 }

@@ -388,7 +388,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.trainer.learning_rate.peak = 3e-3;
 
   CLI::App app(
-      "Trains a LLaMA-style language model, in one process or split over the ranks of a job (mpirun, srun, "
+      "Trains a language model (LLaMA or GPT-2), in one process or split over the ranks of a job (mpirun, "
+      "srun, "
       "torchrun) "
       "into replicas and pipeline stages of unequal sizes.");
   app.footer(kExamples);

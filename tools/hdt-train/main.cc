@@ -1,4 +1,4 @@
-// hdt-train: trains a small LLaMA-style model over HDT, split unequally where devices are unequal.
+// hdt-train: trains a language model over HDT, split unequally where devices are unequal.
 //
 // The program is one rank. main() parses the flags, joins the job's world and runs; what all ranks find
 // wrong alike is printed by rank 0 alone.

@@ -20,30 +20,60 @@ constexpr int kMostOfAShape = 1'000'000;
 constexpr double kMostFactor = 1'000'000;
 constexpr double kMostRotaryBase = 1e12;
 
-// Flags of Megatron that say what the model is anyway. They are taken so that its command lines fit.
-void add_given_features(CLI::App& app, ModelFlags& model) {
-  const auto one_of = [](const char* only, const char* known) {
-    return CLI::Validator(
-        [only, known](std::string& text) {
-          return text == only ? std::string() : fmt::format("'{}' given; expected {}: {}", text, only, known);
-        },
-        "");
+// Refuses all but the two.
+CLI::Validator one_of(const char* first, const char* second) {
+  return {[first, second](std::string& text) {
+            return text == first || text == second
+                       ? std::string()
+                       : fmt::format("'{}' given; expected {} or {}", text, first, second);
+          },
+          ""};
+}
+
+// Which model it is. The other flags say what it is anyway; they are taken so that Megatron's command lines
+// fit.
+void add_family(CLI::App& app, ModelFlags& model) {
+  app.add_option("--position-embedding-type", model.position_embedding,
+                 "rope, or learned_absolute with --normalization LayerNorm: LLaMA or GPT-2")
+      ->type_name("NAME")
+      ->check(one_of("rope", "learned_absolute"))
+      ->capture_default_str();
+  app.add_option("--normalization", model.normalization,
+                 "RMSNorm, or LayerNorm with --position-embedding-type learned_absolute")
+      ->type_name("NAME")
+      ->check(one_of("RMSNorm", "LayerNorm"))
+      ->capture_default_str();
+  app.add_flag("--swiglu", model.swiglu, "LLaMA's MLP is SwiGLU anyway");
+  app.add_flag("--use-rotary-position-embeddings", model.rotary_positions,
+               "LLaMA's positions are rotary anyway");
+  app.add_flag("--disable-bias-linear", model.no_biases, "LLaMA has no biases anyway");
+  const auto none = [](std::string& text) {
+    double value = 0;
+    return CLI::detail::lexical_cast(text, value) && value == 0
+               ? std::string()
+               : fmt::format("'{}' given; expected 0: there is no dropout", text);
   };
-  app.add_flag("--swiglu", model.swiglu, "the MLP is SwiGLU anyway");
-  app.add_flag("--use-rotary-position-embeddings", model.rotary_positions, "positions are rotary anyway");
-  app.add_flag("--disable-bias-linear", model.no_biases, "there are no biases anyway");
-  app.add_option("--position-embedding-type", "only rope")
-      ->type_name("NAME")
-      ->check(one_of("rope", "there are no learned positions"));
-  app.add_option("--normalization", "only RMSNorm")
-      ->type_name("NAME")
-      ->check(one_of("RMSNorm", "there is no other norm"));
+  app.add_option("--attention-dropout", "only 0")->type_name("FLOAT")->check(CLI::Validator(none, ""));
+  app.add_option("--hidden-dropout", "only 0")->type_name("FLOAT")->check(CLI::Validator(none, ""));
+}
+
+// GPT-2 has none of what these flags say.
+Status check_family(const CLI::App& app, const ModelShape& shape) {
+  if (shape.family != training::ModelFamily::kGpt2) return Status::ok();
+  for (const char* flag : {"--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear",
+                           "--group-query-attention", "--num-query-groups", "--rotary-base",
+                           "--rotary-seq-len-interpolation-factor", "--use-rope-scaling"}) {
+    if (app.get_option(flag)->count() > 0)
+      return {Code::kInvalidArgument,
+              fmt::format("{}: GPT-2 has GELU, learned positions, biases and a key a head", flag)};
+  }
+  return Status::ok();
 }
 
 // Rotary embeddings, and the tying of embedding and head.
 void add_features(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
   auto& shape = flags.shape;
-  app.add_option("--norm-epsilon", shape.norm_epsilon, "added to the mean square in RMSNorm")
+  app.add_option("--norm-epsilon", shape.norm_epsilon, "added to the mean square or the variance in norms")
       ->check(number(1e-30, 1))
       ->capture_default_str();
   app.add_option("--rotary-base", shape.rotary_base, "base of the frequencies of rotary embeddings")
@@ -78,6 +108,8 @@ Status read_features(const CLI::App& app, const ModelFlags& model, ModelShape& s
   if (model.tied && model.untied)
     return refused(
         "--tie-embeddings-and-output-weights and --untie-embeddings-and-output-weights exclude each other");
+  if (model.position_embedding == "learned_absolute" && model.normalization == "LayerNorm")
+    shape.family = training::ModelFamily::kGpt2;
   shape.tied_head = model.tied;
   if (model.interpolation_factor != 1)
     shape.rope_scaling = {RopeScalingKind::kLinear, model.interpolation_factor};
@@ -141,7 +173,7 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
       ->check(positive)
       ->capture_default_str();
   add_features(app, flags, model);
-  add_given_features(app, model);
+  add_family(app, model);
   app.add_option("--hf-config", model.config,
                  "take the model's sizes from this config.json of Hugging Face's library")
       ->type_name("FILE")
@@ -174,6 +206,15 @@ Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flag
     shape.sequence_length = length;
     flags.layout.num_layers = shape.num_layers;
   }
+  // Of a config.json one of the two is enough; it was compared.
+  const bool learned = model.position_embedding == "learned_absolute";
+  if (path.empty() && learned != (model.normalization == "LayerNorm"))
+    return {
+        Code::kInvalidArgument,
+        fmt::format("--position-embedding-type {} and --normalization {}: expected rope and RMSNorm (LLaMA) "
+                    "or learned_absolute and LayerNorm (GPT-2)",
+                    model.position_embedding, model.normalization)};
+  HDT_RETURN_IF_ERROR(check_family(app, shape));
   if (model.kv_channels && *model.kv_channels * shape.num_attention_heads != shape.hidden_size)
     return {Code::kInvalidArgument,
             fmt::format("--kv-channels {}: expected --hidden-size {} / --num-attention-heads {}",

@@ -22,6 +22,8 @@ struct ModelFlags {
   bool tied = false;
   bool untied = false;
   std::optional<int64_t> kv_channels;
+  std::string position_embedding = "rope";
+  std::string normalization = "RMSNorm";
   bool swiglu = false;
   bool rotary_positions = false;
   bool no_biases = false;

@@ -81,7 +81,8 @@ std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
 // The model's file. Its layer kinds have the names under which add_compute() measures them.
 plan::Model model_of(const training::ModelShape& shape) {
   plan::Model model;
-  model.name = fmt::format("llama-{}x{}", shape.num_layers, shape.hidden_size);
+  model.name = fmt::format("{}-{}x{}", shape.family == training::ModelFamily::kGpt2 ? "gpt2" : "llama",
+                           shape.num_layers, shape.hidden_size);
   model.state_factor = 4;  // weight, gradient, two moments, all fp32
   const int64_t output = shape.sequence_length * shape.hidden_size * static_cast<int64_t>(sizeof(float));
   for (const UnitKind& kind : kinds_of(shape)) {

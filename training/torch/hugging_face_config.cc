@@ -21,6 +21,7 @@ constexpr size_t kMostConfigBytes = size_t{1} << 20;
 constexpr int64_t kMost = 100'000'000;    // a size; products of two keep within 64 bits
 constexpr int64_t kMostLayers = 100'000;  // their names are listed
 constexpr char kLlama[] = "llama";
+constexpr char kGpt2[] = "gpt2";
 constexpr char kLlamaScaling[] = "llama3";
 constexpr char kLinearScaling[] = "linear";
 
@@ -170,6 +171,48 @@ json llama_config(const ModelShape& shape) {
   return config;
 }
 
+// The defaults are those of GPT2Config. Its dropout is not taken: hdt-train computes without.
+Result<ModelShape> read_gpt2(const json& object) {
+  Reader reader(object);
+  ModelShape shape;
+  shape.family = ModelFamily::kGpt2;
+  shape.num_layers = static_cast<int>(reader.size("n_layer", {}, kMostLayers));
+  shape.hidden_size = reader.size("n_embd");
+  shape.num_attention_heads = reader.size("n_head");
+  shape.ffn_hidden_size = reader.size("n_inner", 4 * shape.hidden_size);
+  shape.vocab_size = reader.size("vocab_size");
+  shape.max_position_embeddings = reader.size("n_positions", 1024);
+  shape.norm_epsilon = reader.number("layer_norm_epsilon", 1e-5);
+  shape.tied_head = reader.flag("tie_word_embeddings", true);
+  // Two names of the form with tanh.
+  const std::string activation = reader.text("activation_function", "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+    reader.refuse("activation_function", activation, "gelu_new or gelu_pytorch_tanh");
+  reader.only("scale_attn_weights", true);
+  reader.only("scale_attn_by_inverse_layer_idx", false);
+  reader.only("reorder_and_upcast_attn", false);
+  reader.only("add_cross_attention", false);
+  if (!reader.status().is_ok()) return reader.status();
+  return shape;
+}
+
+json gpt2_config(const ModelShape& shape) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", kGpt2},
+          {"n_layer", shape.num_layers},
+          {"n_embd", shape.hidden_size},
+          {"n_head", shape.num_attention_heads},
+          {"n_inner", shape.ffn_hidden_size},
+          {"vocab_size", shape.vocab_size},
+          {"n_positions", shape.positions()},
+          {"layer_norm_epsilon", shape.norm_epsilon},
+          {"tie_word_embeddings", shape.tied_head},
+          {"activation_function", "gelu_new"},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0},
+          {"resid_pdrop", 0.0}};
+}
+
 }  // namespace
 
 Result<ModelShape> parse_model_config(std::string_view text) {
@@ -178,9 +221,9 @@ Result<ModelShape> parse_model_config(std::string_view text) {
   if (!parsed.value().is_object()) return Status(Code::kInvalidArgument, "it is no JSON object");
   Reader reader(parsed.value());
   const std::string type = reader.text("model_type", "");
-  if (type != kLlama) reader.refuse("model_type", type, "\"llama\"");
+  if (type != kLlama && type != kGpt2) reader.refuse("model_type", type, "\"llama\" or \"gpt2\"");
   if (!reader.status().is_ok()) return reader.status();
-  auto shape = read_llama(parsed.value());
+  auto shape = type == kGpt2 ? read_gpt2(parsed.value()) : read_llama(parsed.value());
   if (!shape.is_ok()) return shape;
   const std::string wrong = check_shape(shape.value());
   if (!wrong.empty()) return Status(Code::kInvalidArgument, "as flags of hdt-train: " + wrong);
@@ -197,7 +240,7 @@ Result<ModelShape> read_model_config(const std::string& path) {
 
 // The byte-wise tokens of hdt-data have no number that would begin or end a text in the library's sense.
 std::string model_config_text(const ModelShape& shape) {
-  json config = llama_config(shape);
+  json config = shape.family == ModelFamily::kGpt2 ? gpt2_config(shape) : llama_config(shape);
   config["torch_dtype"] = "float32";
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;

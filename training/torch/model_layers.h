@@ -1,5 +1,5 @@
 // model_layers.h: the computation of each kind of unit (embedding, transformer layer, head) on torch tensors.
-// One implementation a model family: llama_layers.h.
+// One implementation a model family: llama_layers.h, gpt2_layers.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -6,8 +6,13 @@
 namespace hdt::training {
 
 std::string check_shape(const ModelShape& shape) {
+  if (shape.family == ModelFamily::kGpt2 && shape.hidden_size % shape.num_attention_heads != 0) {
+    return fmt::format("--hidden-size {}: expected a multiple of --num-attention-heads {}, {} left over",
+                       shape.hidden_size, shape.num_attention_heads,
+                       shape.hidden_size % shape.num_attention_heads);
+  }
   // Rotary position embedding turns pairs of a head's elements, so a head has an even size.
-  if (shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
+  if (shape.family == ModelFamily::kLlama && shape.hidden_size % (2 * shape.num_attention_heads) != 0) {
     return fmt::format(
         "--hidden-size {}: expected a multiple of twice --num-attention-heads {} (heads have an even "
         "size), {} left over",
@@ -29,7 +34,10 @@ std::map<std::string, std::string> model_facts(const ModelShape& shape) {
   const RopeScaling& scaling = shape.rope_scaling;
   const bool linear = scaling.kind == RopeScalingKind::kLinear;
   const bool llama3 = scaling.kind == RopeScalingKind::kLlama3;
+  const bool gpt2 = shape.family == ModelFamily::kGpt2;
   return {
+      {"position-embedding-type", gpt2 ? "learned_absolute" : "rope"},
+      {"normalization", gpt2 ? "LayerNorm" : "RMSNorm"},
       {"num-layers", std::to_string(shape.num_layers)},
       {"hidden-size", std::to_string(shape.hidden_size)},
       {"num-attention-heads", std::to_string(shape.num_attention_heads)},

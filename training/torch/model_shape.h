@@ -8,6 +8,9 @@
 
 namespace hdt::training {
 
+// Which layers the model has: llama_layers.h, gpt2_layers.h.
+enum class ModelFamily : uint8_t { kLlama, kGpt2 };
+
 // How the angles of rotary embeddings are changed for texts that are longer than those of the pre-training.
 enum class RopeScalingKind : uint8_t {
   kNone,
@@ -30,19 +33,20 @@ struct RopeScaling {
 // The same on all ranks. head_size() must be a whole, even number, as rotary embeddings rotate pairs;
 // check_shape() tells.
 struct ModelShape {
+  ModelFamily family = ModelFamily::kLlama;
   int num_layers = 0;
   int64_t hidden_size = 0;
   int64_t num_attention_heads = 0;
   // Heads of keys and values. Each serves as many heads of queries as any other; 0: one each.
   int64_t num_query_groups = 0;
-  int64_t ffn_hidden_size = 0;  // of the gate and of the up projection
+  int64_t ffn_hidden_size = 0;  // of the up projection, and of LLaMA's gate
   int64_t sequence_length = 0;  // tokens of a sample, the maximum for inference
   int64_t vocab_size = 0;
-  // Positions that the model is made for; 0: those of a sample.
+  // Positions that the model is made for; 0: those of a sample. GPT-2 has a parameter for each.
   int64_t max_position_embeddings = 0;
   // The loss of the token that follows this one does not count (Megatron's --eod-mask-loss); -1: all count.
   int64_t masked_after = -1;
-  double norm_epsilon = 1e-5;    // added to the mean square in RMSNorm
+  double norm_epsilon = 1e-5;    // added to the mean square, or the variance, in norms
   double rotary_base = 10000.0;  // of the frequencies of rotary embeddings
   RopeScaling rope_scaling;
   // The head's matrix is the embedding: one tensor, whose gradient is that of both uses. One rank must hold

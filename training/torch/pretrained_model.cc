@@ -18,10 +18,13 @@ namespace {
 constexpr size_t kMostDifferences = 4;  // in a message
 
 // Tables that follow from the sizes; older versions of the library stored them beside the parameters.
-bool is_table(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+bool is_table(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
 
 // Files of the model without its head lack the first part of the names.
-constexpr const char* kPrefix = "model.";
+const char* prefix_of(ModelFamily family) { return family == ModelFamily::kGpt2 ? "transformer." : "model."; }
 
 }  // namespace
 
@@ -36,13 +39,14 @@ Result<PretrainedModel> PretrainedModel::open(const std::string& folder) {
 }
 
 Status PretrainedModel::match() {
+  const char* const prefix = prefix_of(shape_.family);
   std::vector<std::string> differences;
   std::map<std::string, Shape> expected;
   for (const TensorInfo& tensor : model_tensors(shape_))
     expected[tensor.name].assign(tensor.shape.begin(), tensor.shape.end());
   for (const auto& [stored, place] : tensors_.tensors()) {
     if (is_table(stored)) continue;
-    const std::string name = expected.contains(stored) ? stored : kPrefix + stored;
+    const std::string name = expected.contains(stored) ? stored : prefix + stored;
     const auto found = expected.find(name);
     if (found == expected.end()) {
       differences.push_back(fmt::format("{} is not one of this model", stored));
@@ -50,7 +54,7 @@ Status PretrainedModel::match() {
     }
     // Also one that is of no use, so that it is not called missing as well.
     if (!stored_names_.emplace(name, stored).second)
-      differences.push_back(fmt::format("{} is there twice, with and without '{}'", name, kPrefix));
+      differences.push_back(fmt::format("{} is there twice, with and without '{}'", name, prefix));
     const Dtype dtype = place.entry->dtype;
     if (place.entry->shape != found->second) {
       differences.push_back(

@@ -5,10 +5,41 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <utility>
 
 namespace hdt::training {
+namespace {
 
-std::vector<TensorInfo> named_tensors(const ModelShape& shape, int unit) {
+// Matrices and norms have a bias behind them.
+std::vector<TensorInfo> gpt2_tensors(const ModelShape& shape, int unit) {
+  const int64_t hidden = shape.hidden_size;
+  const int64_t ffn = shape.ffn_hidden_size;
+  if (unit == 0)
+    return {{"transformer.wte.weight", {shape.vocab_size, hidden}},
+            {"transformer.wpe.weight", {shape.positions(), hidden}}};
+  std::vector<TensorInfo> all;
+  const auto add = [&all](const std::string& part, std::vector<int64_t> sizes, int64_t outputs) {
+    const bool matrix = sizes.size() > 1;
+    all.push_back({part + ".weight", std::move(sizes), matrix});
+    all.push_back({part + ".bias", {outputs}, false});
+  };
+  if (unit == shape.num_layers + 1) {
+    if (!shape.tied_head) all.push_back({"lm_head.weight", {shape.vocab_size, hidden}});
+    add("transformer.ln_f", {hidden}, hidden);
+    return all;
+  }
+  const std::string layer = fmt::format("transformer.h.{}.", unit - 1);
+  add(layer + "attn.c_attn", {hidden, 3 * hidden}, 3 * hidden);
+  add(layer + "attn.c_proj", {hidden, hidden}, hidden);
+  add(layer + "mlp.c_fc", {hidden, ffn}, ffn);
+  add(layer + "mlp.c_proj", {ffn, hidden}, hidden);
+  add(layer + "ln_1", {hidden}, hidden);
+  add(layer + "ln_2", {hidden}, hidden);
+  return all;
+}
+
+std::vector<TensorInfo> llama_tensors(const ModelShape& shape, int unit) {
   const int64_t hidden = shape.hidden_size;
   const int64_t ffn = shape.ffn_hidden_size;
   const int64_t keys = shape.query_groups() * shape.head_size();
@@ -33,6 +64,12 @@ std::vector<TensorInfo> named_tensors(const ModelShape& shape, int unit) {
       {name("input_layernorm"), {hidden}, false},
       {name("post_attention_layernorm"), {hidden}, false},
   };
+}
+
+}  // namespace
+
+std::vector<TensorInfo> named_tensors(const ModelShape& shape, int unit) {
+  return shape.family == ModelFamily::kGpt2 ? gpt2_tensors(shape, unit) : llama_tensors(shape, unit);
 }
 
 std::vector<TensorInfo> model_tensors(const ModelShape& shape) {

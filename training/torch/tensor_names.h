@@ -1,4 +1,4 @@
-// tensor_names.h: the tensors of the model by the names that LLaMA has in Hugging Face's library. Free of
+// tensor_names.h: the tensors of the model by the names that it has in Hugging Face's library. Free of
 // torch.
 #pragma once
 

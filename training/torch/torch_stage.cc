@@ -7,8 +7,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/Reduction.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
@@ -19,6 +17,7 @@
 
 #include "training/torch/model_layers.h"
 #include "training/torch/tensor_names.h"
+#include "training/torch/token_loss.h"
 
 namespace hdt::training {
 namespace {
@@ -104,20 +103,20 @@ class TorchStage final : public TextCompute {
       // has no leaf.
       at::Tensor leaf = flow;
       if (unit != 0) leaf = flow.detach().set_requires_grad(true);
-      flow = unit_forward(unit, leaf);
       // The loss belongs to the head's graph. It is summed, not averaged (compute.h).
       if (is_head(unit)) {
         at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
         int64_t counted = targets.numel();
         if (shape_.masked_after >= 0) {
-          // A target of this value has neither loss nor gradient.
-          constexpr int64_t kIgnored = -100;
           const at::Tensor masked = tokens.narrow(1, 0, length).reshape({-1}).eq(shape_.masked_after);
-          targets = targets.masked_fill(masked, kIgnored);
+          targets = targets.masked_fill(masked, kIgnoredTarget);
           counted -= masked.sum().item<int64_t>();
         }
-        flow = at::cross_entropy_loss(flow.view({-1, shape_.vocab_size}), targets, {}, at::Reduction::Sum);
+        const at::Tensor rows = final_norm(leaf).view({-1, shape_.hidden_size});
+        flow = token_loss(rows, head_matrix(), targets, weight_gradients_);
         loss = {flow.item<double>(), counted};
+      } else {
+        flow = body_forward(unit, leaf);
       }
       saved.push_back({leaf, flow});
     }
@@ -198,9 +197,13 @@ class TorchStage final : public TextCompute {
     at::Tensor flow = input.empty()
                           ? at::from_blob(const_cast<int64_t*>(tokens.data()), {1, length}, at::kLong)
                           : received(input, length);
-    for (int unit = units_.first; unit < units_.end; ++unit) flow = unit_forward(unit, flow);
+    for (int unit = units_.first; unit < units_.end; ++unit) {
+      if (is_head(unit))
+        copy_out(linear(final_norm(flow.select(1, length - 1)), {head_matrix()}, weight_gradients_), logits);
+      else
+        flow = body_forward(unit, flow);
+    }
     if (!output.empty()) copy_out(flow, output);
-    if (!logits.empty()) copy_out(flow.select(1, length - 1), logits);
   }
 
  private:
@@ -221,14 +224,19 @@ class TorchStage final : public TextCompute {
                            shape_.hidden_size});
   }
 
-  at::Tensor unit_forward(int unit, const at::Tensor& input) {
+  // A unit before the head.
+  at::Tensor body_forward(int unit, const at::Tensor& input) {
     if (unit == 0) return layers_->embedding(unit_tensors(unit), input);
-    if (!is_head(unit)) return layers_->layer(unit_tensors(unit), weight_gradients_, input);
-    // A matrix product with the output embedding. Where that is the embedding itself, this stage holds both
-    // units, and the gradient of both uses adds up in the embedding's memory: the head's is there first, and
-    // the embedding's unit is the last one to be complete.
-    const at::Tensor& matrix = unit_tensors(shape_.tied_head ? 0 : unit).front();
-    return linear(layers_->final_norm(unit_tensors(unit), input), {matrix}, weight_gradients_);
+    return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+  }
+  at::Tensor final_norm(const at::Tensor& input) {
+    return layers_->final_norm(unit_tensors(shape_.num_layers + 1), input);
+  }
+  // The output embedding. Where that is the embedding itself, this stage holds both units, and the gradient
+  // of both uses adds up in the embedding's memory: the head's is there first, and the embedding's unit is
+  // the last one to be complete.
+  const at::Tensor& head_matrix() {
+    return unit_tensors(shape_.tied_head ? 0 : shape_.num_layers + 1).front();
   }
 
   ModelShape shape_;

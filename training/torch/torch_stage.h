@@ -1,4 +1,4 @@
-// torch_stage.h: a pipeline stage of a LLaMA-style model on libtorch, in fp32 on the CPU. Free of torch
+// torch_stage.h: a pipeline stage of a model on libtorch, in fp32 on the CPU. Free of torch
 // headers, so only this folder needs them.
 #pragma once
 

@@ -28,7 +28,12 @@ LLAMA = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 32, "num_
 # The wavelengths of LLAMA's frequencies are 6 to 600 positions: of each sort one.
 LLAMA3_SCALING = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                   "original_max_position_embeddings": 64}
+GPT2 = {"model_type": "gpt2", "n_layer": 4, "n_embd": 32, "n_head": 4, "n_inner": 48, "vocab_size": 257,
+        "n_positions": 64, "layer_norm_epsilon": 1e-4, "activation_function": "gelu_new",
+        "tie_word_embeddings": True}
 MODELS = {
+    "gpt2": GPT2,
+    "gpt2, untied": {**GPT2, "tie_word_embeddings": False},
     "llama": LLAMA,
     "llama, a key a head": {**LLAMA, "num_key_value_heads": 4},
     "llama, one key for all, scaled, tied": {**LLAMA, "num_key_value_heads": 1, "tie_word_embeddings": True,
@@ -48,14 +53,14 @@ ONE = (1, ["--micro-batch-size", "12"])
 def random_tensors(config, dtype=torch.float32):
     """Large enough that every part of the model matters for the logits."""
     tensors = {}
-    for name, shape in reference_models.shapes(config).items():
+    for name, shape in reference_models.shapes_of(config).items():
         norm = len(shape) == 1 and name.endswith(".weight")
         tensors[name] = (torch.randn(shape) * (0.2 if len(shape) == 2 else 0.3) + norm).to(dtype)
     return tensors
 
 
 def names_of(config):
-    return sorted(reference_models.shapes(config))
+    return sorted(reference_models.shapes_of(config))
 
 
 class HuggingFace(unittest.TestCase):
@@ -94,7 +99,7 @@ class HuggingFace(unittest.TestCase):
         """HDT's logits of a folder against the reference's, of a text that is as long as the model takes."""
         config, tensors = files.read_folder(folder)
         tokens = torch.randint(config["vocab_size"], (48,)).tolist()
-        expected = reference_models.logits(config, tensors, tokens)
+        expected = reference_models.logits_of(config, tensors, tokens)
         self.assertGreater(expected.abs().max(), 1, "logits of no size prove nothing")
         difference = (self.logits(folder, tokens) - expected).abs().max()
         self.assertLess(difference, 1e-4 * max(1, expected.abs().max()), f"seed {SEED}")
@@ -153,12 +158,48 @@ class HuggingFace(unittest.TestCase):
     def test_training_a_tied_llama_on_unequal_replicas(self):
         self.check_training(MODELS["llama 3, tied"], TWO_WHOLE_REPLICAS)
 
+    def test_training_a_gpt2_on_unequal_stages(self):
+        self.check_training(MODELS["gpt2, untied"], TWO_REPLICAS)
+
+    def test_training_a_tied_gpt2_on_unequal_replicas(self):
+        self.check_training(GPT2, TWO_WHOLE_REPLICAS)
+
+    def test_a_gpt2_as_others_store_it(self):
+        """Without the first part of the names, with masks, and with a width that follows from the other."""
+        config = {**GPT2, "n_inner": 128}
+        tensors = random_tensors(config)
+        whole = self.folder(config, tensors, name="whole")
+        stored = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+        stored.update({f"h.{i}.attn.bias": torch.ones(1, 1, 64, 64).tril() for i in range(4)})
+        part = self.folder({**config, "n_inner": None}, stored, name="part")
+        self.assertTrue(torch.equal(self.logits(whole, [1, 2, 3]), self.logits(part, [1, 2, 3])))
+
+    def test_flags_make_a_gpt2(self):
+        flags = ["--num-layers", 2, "--hidden-size", 32, "--num-attention-heads", 4, "--ffn-hidden-size", 48,
+                 "--max-position-embeddings", 64, "--norm-epsilon", "1e-4", "--attention-dropout", 0,
+                 "--hidden-dropout", "0.0", "--position-embedding-type", "learned_absolute"]
+        self.train(ONE, *flags, "--normalization", "LayerNorm", "--tie-embeddings-and-output-weights",
+                   "--train-iters", 1, "--save", self.path("save"))
+        folder = os.path.join(self.path("save"), "iter_0000001")
+        config, _ = files.read_folder(folder)
+        for key, value in {**GPT2, "n_layer": 2}.items():
+            self.assertEqual(config.get(key), value, key)
+        self.check_logits_of_any_size(folder)
+        self.refused("learned_absolute and --normalization RMSNorm: expected rope and RMSNorm", *flags)
+        for flag in ("--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear",
+                     "--use-rope-scaling"):
+            self.refused(f"{flag}: GPT-2 has", *flags, "--normalization", "LayerNorm", flag)
+        self.refused("--swiglu: GPT-2 has", "--load-hf", folder, "--swiglu")
+        self.refused("--normalization RMSNorm: ", "--load-hf", folder, "--normalization", "RMSNorm")
+        self.refused("--hidden-dropout: '0.1' given; expected 0", "--hidden-dropout", "0.1")
+
     def test_flags_make_the_same_model(self):
         output = self.train(ONE, "--num-layers", 2, "--hidden-size", 32, "--num-attention-heads", 4,
                             "--group-query-attention", "--num-query-groups", 2, "--kv-channels", 8,
                             "--ffn-hidden-size", 48, "--max-position-embeddings", 64, "--norm-epsilon",
                             "1e-6", "--rotary-base", 500, "--use-rope-scaling", "--rope-scaling-factor", 4,
-                            "--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear", "--normalization",
+                            "--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear",
+                            "--normalization",
                             "RMSNorm", "--position-embedding-type", "rope",
                             "--untie-embeddings-and-output-weights", "--train-iters", 1, "--save",
                             self.path("save"))
@@ -185,7 +226,7 @@ class HuggingFace(unittest.TestCase):
     def check_logits_of_any_size(self, folder):
         config, tensors = files.read_folder(folder)
         tokens = list(range(20))
-        difference = self.logits(folder, tokens) - reference_models.logits(config, tensors, tokens)
+        difference = self.logits(folder, tokens) - reference_models.logits_of(config, tensors, tokens)
         self.assertLess(difference.abs().max(), 1e-4)
 
     def refused(self, text, *arguments, layout=ONE):
@@ -242,6 +283,7 @@ class HuggingFace(unittest.TestCase):
     def test_configurations_that_hdt_does_not_compute_are_refused(self):
         for i, (text, change) in enumerate({
                 "'model_type' is \"gpt_neox\", expected": {"model_type": "gpt_neox"},
+                "'model_type' is 3": {"model_type": 3},
                 "'hidden_act' is \"gelu\", expected \"silu\"": {"hidden_act": "gelu"},
                 "'attention_bias' is true": {"attention_bias": True},
                 "'head_dim' is 16, expected 8": {"head_dim": 16},
@@ -282,7 +324,8 @@ class HuggingFace(unittest.TestCase):
                     ["--group-query-attention", "--num-query-groups", 3],
                 "--kv-channels 16: expected --hidden-size 128 / --num-attention-heads 4":
                     ["--kv-channels", 16],
-                "--normalization: 'LayerNorm' given; expected RMSNorm": ["--normalization", "LayerNorm"],
+                "rope and --normalization LayerNorm: expected rope and": ["--normalization", "LayerNorm"],
+                "--normalization: 'None' given; expected RMSNorm or LayerNorm": ["--normalization", "None"],
         }.items():
             with self.subTest(text):
                 self.refused(text, *flags)

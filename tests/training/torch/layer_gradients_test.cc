@@ -32,6 +32,14 @@ ModelShape llama_shape() {
   return shape;
 }
 
+ModelShape gpt2_shape() {
+  ModelShape shape = llama_shape();
+  shape.family = ModelFamily::kGpt2;
+  shape.num_query_groups = 0;
+  shape.max_position_embeddings = 6;
+  return shape;
+}
+
 // A unit on parameters of its own, and a scalar that its output makes.
 class Unit {
  public:
@@ -99,7 +107,7 @@ class Unit {
 };
 
 TEST(LayerGradientsTest, AreThoseOfFiniteDifferences) {
-  for (const ModelShape& shape : {llama_shape()}) {
+  for (const ModelShape& shape : {llama_shape(), gpt2_shape()}) {
     for (int unit = 0; unit < shape.num_layers + 2; ++unit) Unit(shape, unit).check();
   }
 }

@@ -96,9 +96,58 @@ def llama(config, tensors, tokens):
     return norm(x, "model.norm") @ tensors[head].T
 
 
-def shapes(config):
-    return llama_shapes(config)
+# GPT-2
+
+def gpt2_shapes(config):
+    """Name -> shape of every tensor. Matrices are [inputs, outputs]."""
+    hidden, ffn = config["n_embd"], config["n_inner"]
+    shapes = {"transformer.wte.weight": (config["vocab_size"], hidden),
+              "transformer.wpe.weight": (config["n_positions"], hidden)}
+    for layer in range(config["n_layer"]):
+        for name, shape in (("ln_1", (hidden,)), ("attn.c_attn", (hidden, 3 * hidden)),
+                            ("attn.c_proj", (hidden, hidden)), ("ln_2", (hidden,)),
+                            ("mlp.c_fc", (hidden, ffn)), ("mlp.c_proj", (ffn, hidden))):
+            shapes[f"transformer.h.{layer}.{name}.weight"] = shape
+            shapes[f"transformer.h.{layer}.{name}.bias"] = shape[-1:]
+    shapes["transformer.ln_f.weight"] = shapes["transformer.ln_f.bias"] = (hidden,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return shapes
 
 
-def logits(config, tensors, tokens):
-    return llama(config, tensors, tokens)
+def gpt2(config, tensors, tokens):
+    """Logits [tokens, vocabulary] of one text."""
+    tensors = {name: tensor.double() for name, tensor in tensors.items()}
+    heads, length = config["n_head"], len(tokens)
+    size = config["n_embd"] // heads
+
+    def norm(x, name):
+        x = x - x.mean(-1, keepdim=True)
+        x = x / (x.pow(2).mean(-1, keepdim=True) + config["layer_norm_epsilon"]).sqrt()
+        return x * tensors[name + ".weight"] + tensors[name + ".bias"]
+
+    def product(x, name):
+        return x @ tensors[name + ".weight"] + tensors[name + ".bias"]
+
+    wte, wpe = tensors["transformer.wte.weight"], tensors["transformer.wpe.weight"]
+    x = wte[torch.tensor(tokens)] + wpe[:length]
+    for layer in range(config["n_layer"]):
+        at = f"transformer.h.{layer}."
+        q, k, v = product(norm(x, at + "ln_1"), at + "attn.c_attn").chunk(3, -1)
+        mixed = []
+        for part in (slice(head * size, (head + 1) * size) for head in range(heads)):
+            mixed.append(causal_softmax(q[:, part] @ k[:, part].T / math.sqrt(size)) @ v[:, part])
+        x = x + product(torch.cat(mixed, -1), at + "attn.c_proj")
+        y = product(norm(x, at + "ln_2"), at + "mlp.c_fc")
+        y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y ** 3)))
+        x = x + product(y, at + "mlp.c_proj")
+    head = wte if config["tie_word_embeddings"] else tensors["lm_head.weight"]
+    return norm(x, "transformer.ln_f") @ head.T
+
+
+def shapes_of(config):
+    return gpt2_shapes(config) if config["model_type"] == "gpt2" else llama_shapes(config)
+
+
+def logits_of(config, tensors, tokens):
+    return (gpt2 if config["model_type"] == "gpt2" else llama)(config, tensors, tokens)

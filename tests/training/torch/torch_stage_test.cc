@@ -190,6 +190,54 @@ TEST(TorchStageTest, ABackwardInTwoPartsMakesTheSameBits) {
   }
 }
 
+// A vocabulary whose logits are computed in pieces for six samples, and at once for three. The loss behind
+// some tokens may be masked.
+void expect_pieces_are_the_whole(bool masked) {
+  ModelShape shape = small_shape();
+  shape.num_layers = 1;
+  shape.hidden_size = 4;
+  shape.num_attention_heads = 2;
+  shape.vocab_size = 200'000;
+  const std::vector<int64_t> tokens = samples(shape, 6);
+  if (masked) shape.masked_after = tokens[2];
+  const auto half = static_cast<std::ptrdiff_t>(tokens.size() / 2);
+  Stage pieces(shape, {0, 3}, 1);
+  Stage parts(shape, {0, 3}, 1);
+  const LossSum loss = pieces.compute->forward(0, tokens, {}, {});
+  pieces.compute->backward(0, {}, {}, [](int) {});
+  double expected = 0;
+  for (const std::span<const int64_t> part : {std::span(tokens).first(half), std::span(tokens).last(half)}) {
+    expected += parts.compute->forward(0, part, {}, {}).loss;
+    parts.compute->backward(0, {}, {}, [](int) {});
+  }
+  EXPECT_NEAR(loss.loss, expected, 1e-6 * expected);
+  if (masked) {
+    EXPECT_LT(loss.tokens, 6 * shape.sequence_length);
+  } else {
+    EXPECT_EQ(loss.tokens, 6 * shape.sequence_length);
+  }
+  for (size_t unit = 0; unit < pieces.gradients.size(); ++unit) {
+    double difference = 0;
+    double norm = 0;
+    for (size_t i = 0; i < pieces.gradients[unit].size(); ++i) {
+      const double other = parts.gradients[unit][i];
+      norm += other * other;
+      difference += (pieces.gradients[unit][i] - other) * (pieces.gradients[unit][i] - other);
+    }
+    EXPECT_GT(norm, 0) << "unit " << unit;
+    EXPECT_LT(difference, 1e-10 * norm) << "unit " << unit;
+  }
+  // In two parts: the same bits.
+  Stage split(shape, {0, 3}, 1);
+  split.compute->forward(0, tokens, {}, {});
+  split.compute->backward_input(0, {}, {});
+  split.compute->backward_weights(0, [](int) {});
+  EXPECT_EQ(split.gradients, pieces.gradients);
+}
+
+TEST(TorchStageTest, LossAndGradientsInPiecesAreThoseOfTheWhole) { expect_pieces_are_the_whole(false); }
+TEST(TorchStageTest, MaskedTokensInPiecesAreThoseOfTheWhole) { expect_pieces_are_the_whole(true); }
+
 TEST(TorchStageTest, TokensDoNotSeeTheFuture) {
   const ModelShape shape = small_shape();
   Stage stage(shape, {0, 5}, 1);  // without the head: what leaves the last layer
