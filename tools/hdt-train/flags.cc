@@ -16,9 +16,9 @@
 #include <limits>
 
 #include "tools/common/flag_checks.h"
+#include "tools/common/tokenizer_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
-#include "training/data/tokenizer.h"
 
 namespace hdt::tools {
 namespace {
@@ -49,8 +49,18 @@ constexpr int kMost = 1'000'000;
 // Short enough for small models; a run of fewer than 200 steps warms up for a tenth of them.
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 
+// What is looked at after all flags have been read.
+struct RawFlags {
+  std::optional<int64_t> vocab_size;
+  std::vector<std::string> data_path;
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_iters;
+};
+
 // Flags of the model's shape.
-void add_model(CLI::App& app, TrainFlags& flags) {
+void add_model(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   const CLI::Validator positive = whole(1, kMost);
   auto& shape = flags.shape;
   app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
@@ -68,9 +78,8 @@ void add_model(CLI::App& app, TrainFlags& flags) {
   app.add_option("--seq-length", shape.sequence_length, "tokens of a sample")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--vocab-size", shape.vocab_size, "tokens known; 257 are those of hdt-data")
-      ->check(positive)
-      ->capture_default_str();
+  app.add_option("--vocab-size", raw.vocab_size, "tokens known (default: those of the tokenizer)")
+      ->check(positive);
 }
 
 // Flags of replicas and stages. Lists are parsed by training/engine/layout_flags.h.
@@ -152,15 +161,6 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
-// What is looked at after all flags have been read.
-struct RawFlags {
-  std::vector<std::string> data_path;
-  std::vector<double> slow_down;
-  std::vector<std::string> profile_devices;
-  std::optional<int64_t> eval_interval;
-  std::optional<int64_t> eval_iters;
-};
-
 // Flags of the data and of the outputs.
 void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
@@ -170,9 +170,8 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->type_name("[W] PREFIX ...")
       ->check(path_name())
       ->trigger_on_parse();
-  data->add_option("--text", flags.text, "a text file, taken byte by byte")
-      ->type_name("FILE")
-      ->check(path_name());
+  data->add_option("--text", flags.text, "a text file")->type_name("FILE")->check(path_name());
+  add_tokenizer_flags(app, flags.tokenizer_choice, training::tokenizer_types());
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss,
                "leave out the loss of the token after the end of a document, which nothing before it tells");
   // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
@@ -337,6 +336,19 @@ std::string read_data_path(const RawFlags& raw, TrainFlags& flags) {
   return "";
 }
 
+// Opens the tokenizer, and takes the sizes from it that are not given. Returns "" or what is wrong.
+std::string read_tokenizer(const RawFlags& raw, TrainFlags& flags) {
+  Result<std::unique_ptr<training::Tokenizer>> opened = training::open_tokenizer(flags.tokenizer_choice);
+  if (!opened.is_ok()) return opened.status().message();
+  flags.tokenizer = opened.take();
+  flags.shape.vocab_size = raw.vocab_size.value_or(flags.tokenizer->vocab_size());
+  if (!flags.eod_mask_loss) return "";
+  if (!flags.tokenizer->end_of_document())
+    return "--eod-mask-loss: this tokenizer has no token that ends a document";
+  flags.shape.masked_after = *flags.tokenizer->end_of_document();
+  return "";
+}
+
 // Evaluation needs data that is not trained on. Returns "" or what is wrong.
 std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
   if (!flags.has_split && (raw.eval_interval || raw.eval_iters))
@@ -396,7 +408,6 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.shape.num_attention_heads = 4;
   flags.shape.ffn_hidden_size = 352;
   flags.shape.sequence_length = 128;
-  flags.shape.vocab_size = 257;
   flags.trainer.seed = 1234;
   flags.trainer.learning_rate.peak = 3e-3;
 
@@ -406,10 +417,10 @@ ParsedFlags parse_flags(int argc, char** argv) {
       "into replicas and pipeline stages of unequal sizes.");
   app.footer(kExamples);
   last_one_counts(app);
-  add_model(app, flags);
+  RawFlags raw;
+  add_model(app, flags, raw);
   add_layout(app, flags);
   add_optimizer(app, flags);
-  RawFlags raw;
   add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
@@ -433,7 +444,6 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
-  if (flags.eod_mask_loss) flags.shape.masked_after = training::ByteTokenizer::kEndOfDocument;
   // Values that follow from several flags.
   flags.shape.num_layers = flags.layout.num_layers;
   flags.trainer.learning_rate.total_steps = flags.train_iters;
@@ -443,7 +453,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // All run, and the first problem is reported.
   for (const std::string& problem :
        {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags),
-        read_data_path(raw, flags), read_evaluation(raw, flags)}) {
+        read_tokenizer(raw, flags), read_data_path(raw, flags), read_evaluation(raw, flags)}) {
     if (!problem.empty()) {
       parsed.exit_status = usage_error(problem);
       return parsed;
