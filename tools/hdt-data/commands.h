@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "training/data/tokenizer_choice.h"
 
 namespace hdt::tools {
 
@@ -15,6 +16,7 @@ struct MakeOptions {
   std::vector<std::string> texts;
   // The King James text of Debian's command `bible`; each book becomes a document.
   bool bible = false;
+  training::TokenizerChoice tokenizer;
   // Prefix: writes PREFIX.bin and PREFIX.idx, replacing existing files.
   std::string output;
 };

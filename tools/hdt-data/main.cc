@@ -8,6 +8,7 @@
 
 #include "base/run_main.h"
 #include "tools/common/flag_checks.h"
+#include "tools/common/tokenizer_flags.h"
 #include "tools/hdt-data/commands.h"
 
 namespace {
@@ -33,8 +34,8 @@ int fail(int exit_code, std::string message) {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, with one token a byte (256 ends a "
-      "document), and shows what is in one.");
+      "Makes Megatron indexed datasets (PREFIX.bin, PREFIX.idx) from text, by default with one token a byte "
+      "(256 ends a document), and shows what is in one.");
   app.footer(kExamples);
   hdt::tools::last_one_counts(app);
   app.require_subcommand(1);
@@ -50,6 +51,7 @@ int run(int argc, char** argv) {
   source->add_flag("--bible", make.bible,
                    "the King James text of the command `bible`; each book becomes one document");
   source->require_option(1);
+  hdt::tools::add_tokenizer_flags(*make_app, make.tokenizer, hdt::training::tokenizer_types());
   make_app
       ->add_option("--output", make.output, "writes PREFIX.bin and PREFIX.idx; existing ones are replaced")
       ->type_name("PREFIX")

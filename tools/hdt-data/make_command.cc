@@ -7,10 +7,13 @@
 #include "tools/hdt-data/commands.h"
 #include "training/data/dataset_maker.h"
 #include "training/data/progress_line.h"
+#include "training/data/sentencepiece_tokenizer.h"
 
 namespace hdt::tools {
 
 Status make_command(const MakeOptions& options) {
+  const auto tokenizer = training::open_tokenizer(options.tokenizer, training::make_sentencepiece_tokenizer);
+  if (!tokenizer.is_ok()) return tokenizer.status();
   std::vector<training::Document> documents;
   if (options.bible) {
     auto books = training::read_bible();
@@ -23,7 +26,7 @@ Status make_command(const MakeOptions& options) {
     if (!document.is_ok()) return Status(document.status().code(), "--text: " + document.status().message());
     documents.push_back(document.take());
   }
-  const auto made = training::make_dataset(documents, options.output);
+  const auto made = training::make_dataset(documents, *tokenizer.value(), options.output);
   if (!made.is_ok()) return Status(made.status().code(), "--output: " + made.status().message());
   fmt::print("made {0}.bin and {0}.idx: {1} documents, {2} tokens\n", options.output, made.value().documents,
              training::format_grouped(static_cast<int64_t>(made.value().tokens)));

@@ -16,10 +16,10 @@
 #include <limits>
 
 #include "tools/common/flag_checks.h"
+#include "tools/common/tokenizer_flags.h"
 #include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
-#include "training/data/tokenizer.h"
 
 namespace hdt::tools {
 namespace {
@@ -54,6 +54,15 @@ constexpr int kMost = 1'000'000;
 constexpr int64_t kDefaultWarmUp = 20;  // steps
 // Bytes of memory will do as weights, too.
 constexpr double kMostWeight = 1e18;
+
+// What is looked at after all flags have been read.
+struct RawFlags {
+  std::vector<std::string> data_path;
+  std::vector<double> slow_down;
+  std::vector<std::string> profile_devices;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_iters;
+};
 
 // Flags of replicas and stages. Lists are parsed by training/engine/layout_flags.h.
 void add_layout(CLI::App& app, TrainFlags& flags) {
@@ -151,15 +160,6 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
 }
 
-// What is looked at after all flags have been read.
-struct RawFlags {
-  std::vector<std::string> data_path;
-  std::vector<double> slow_down;
-  std::vector<std::string> profile_devices;
-  std::optional<int64_t> eval_interval;
-  std::optional<int64_t> eval_iters;
-};
-
 // Flags of the data and of the outputs.
 void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   auto* data = app.add_option_group("data", "what to train on (one of them)");
@@ -169,9 +169,8 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->type_name("[W] PREFIX ...")
       ->check(path_name())
       ->trigger_on_parse();
-  data->add_option("--text", flags.text, "a text file, taken byte by byte")
-      ->type_name("FILE")
-      ->check(path_name());
+  data->add_option("--text", flags.text, "a text file")->type_name("FILE")->check(path_name());
+  add_tokenizer_flags(app, flags.tokenizer_choice, training::tokenizer_types());
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss,
                "leave out the loss of the token after the end of a document, which nothing before it tells");
   // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
@@ -336,6 +335,19 @@ std::string read_data_path(const RawFlags& raw, TrainFlags& flags) {
   return "";
 }
 
+// Opens the tokenizer, and takes the vocabulary from it unless that is given. Returns "" or what is wrong.
+std::string read_tokenizer(bool has_vocabulary, TrainFlags& flags) {
+  Result<std::unique_ptr<training::Tokenizer>> opened = training::open_tokenizer(flags.tokenizer_choice);
+  if (!opened.is_ok()) return opened.status().message();
+  flags.tokenizer = opened.take();
+  if (!has_vocabulary) flags.shape.vocab_size = flags.tokenizer->vocab_size();
+  if (!flags.eod_mask_loss) return "";
+  if (!flags.tokenizer->end_of_document())
+    return "--eod-mask-loss: this tokenizer has no token that ends a document";
+  flags.shape.masked_after = *flags.tokenizer->end_of_document();
+  return "";
+}
+
 // Evaluation needs data that is not trained on. Returns "" or what is wrong.
 std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
   if (!flags.has_split && (raw.eval_interval || raw.eval_iters))
@@ -394,11 +406,11 @@ ParsedFlags parse_flags(int argc, char** argv) {
       "into replicas and pipeline stages of unequal sizes.");
   app.footer(kExamples);
   last_one_counts(app);
+  RawFlags raw;
   ModelFlags model;
   add_model(app, flags, model);
   add_layout(app, flags);
   add_optimizer(app, flags);
-  RawFlags raw;
   add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
@@ -423,16 +435,17 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
-  if (flags.eod_mask_loss) flags.shape.masked_after = training::ByteTokenizer::kEndOfDocument;
   // Values that follow from several flags.
   flags.trainer.learning_rate.total_steps = flags.train_iters;
   flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
   flags.trainer.learning_rate.warmup_steps =
       flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
+  const bool has_vocabulary =
+      app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.
   for (const std::string& problem :
        {read_slow_down(raw.slow_down, flags), read_devices(raw.profile_devices, flags),
-        read_data_path(raw, flags), read_evaluation(raw, flags)}) {
+        read_tokenizer(has_vocabulary, flags), read_data_path(raw, flags), read_evaluation(raw, flags)}) {
     if (!problem.empty()) {
       parsed.exit_status = usage_error(problem);
       return parsed;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "training/data/data_split.h"
+#include "training/data/tokenizer_choice.h"
 #include "training/engine/layout_flags.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
@@ -50,6 +52,9 @@ struct TrainFlags {
   std::vector<DataPath> data_paths;
   // A text file.
   std::string text;
+  // Makes tokens of the text and of the prompt, and text of what is generated. Never null after parsing.
+  training::TokenizerChoice tokenizer_choice;
+  std::shared_ptr<const training::Tokenizer> tokenizer;
   // What is trained on, validates and tests. Without --split all is trained on.
   training::DataSplit split;
   bool has_split = false;

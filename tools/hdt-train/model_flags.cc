@@ -143,7 +143,6 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
   shape.num_attention_heads = 4;
   shape.ffn_hidden_size = 352;
   shape.sequence_length = 128;
-  shape.vocab_size = 257;
   app.add_option("--num-layers", flags.layout.num_layers, "transformer layers")
       ->check(positive)
       ->capture_default_str();
@@ -169,9 +168,9 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
   app.add_option("--max-position-embeddings", shape.max_position_embeddings,
                  "the longest sample that the model is made for (default: --seq-length)")
       ->check(whole(1, 100 * kMostOfAShape));
-  app.add_option("--vocab-size", shape.vocab_size, "tokens known; 257 are those of hdt-data")
-      ->check(positive)
-      ->capture_default_str();
+  app.add_option("--vocab-size", shape.vocab_size,
+                 "tokens known (default: those of the tokenizer, or of a config.json)")
+      ->check(positive);
   add_features(app, flags, model);
   add_family(app, model);
   app.add_option("--hf-config", model.config,

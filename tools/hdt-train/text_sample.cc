@@ -1,4 +1,4 @@
-// text_sample.cc: turns bytes into tokens and back, around the engine's generator.
+// text_sample.cc: turns text into tokens and back, around the engine's generator.
 #include "tools/hdt-train/text_sample.h"
 
 #include <fmt/format.h>
@@ -12,19 +12,22 @@ namespace hdt::tools {
 
 Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
                                 training::TextCompute& compute, training::Messenger& messenger) {
-  const std::vector<int64_t> prompt = training::ByteTokenizer::encode(flags.sample_prompt);
+  const Result<std::vector<int64_t>> encoded = flags.tokenizer->encode(flags.sample_prompt);
+  if (!encoded.is_ok())
+    return Status(encoded.status().code(), "--sample-prompt: " + encoded.status().message());
+  const std::vector<int64_t>& prompt = encoded.value();
   for (const int64_t token : prompt) {
     if (token >= flags.shape.vocab_size) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--sample-prompt: byte {} is no token of --vocab-size {}", token,
-                                flags.shape.vocab_size));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("--sample-prompt: token {} is none of --vocab-size {}", token, flags.shape.vocab_size));
     }
   }
   const Result<std::vector<int64_t>> tokens = training::generate(
       layout, compute, messenger, prompt,
       {.tokens = flags.sample_tokens, .temperature = flags.sample_temperature, .seed = flags.trainer.seed});
   if (!tokens.is_ok()) return tokens.status();
-  return flags.sample_prompt + training::ByteTokenizer::decode(tokens.value());
+  return flags.sample_prompt + flags.tokenizer->decode(tokens.value());
 }
 
 }  // namespace hdt::tools

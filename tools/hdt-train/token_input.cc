@@ -8,6 +8,7 @@
 
 #include "training/data/indexed_format.h"
 #include "training/data/mapped_tokens.h"
+#include "training/data/text_source.h"
 
 namespace hdt::tools {
 
@@ -92,6 +93,21 @@ Result<std::array<uint64_t, training::kDataParts + 1>> borders_of(const training
   return borders;
 }
 
+// Bytes stay in their file; other tokens are made of the whole text, and kept in memory.
+Result<std::shared_ptr<const training::TokenSource>> open_text(const TrainFlags& flags) {
+  if (flags.tokenizer_choice.is_bytes()) {
+    Result<std::unique_ptr<training::MappedBytes>> opened = training::MappedBytes::open(flags.text);
+    if (!opened.is_ok()) return opened.status();
+    return std::shared_ptr<const training::TokenSource>(opened.take());
+  }
+  const Result<training::Document> document = training::read_text_file(flags.text);
+  if (!document.is_ok()) return document.status();
+  Result<std::vector<int64_t>> tokens = flags.tokenizer->encode(document.value().text);
+  if (!tokens.is_ok()) return Status(tokens.status().code(), flags.text + ": " + tokens.status().message());
+  return std::shared_ptr<const training::TokenSource>(
+      std::make_shared<training::MemoryTokens>(tokens.take()));
+}
+
 // Checks what was opened, and cuts it into parts. `dataset` is null for a text.
 Result<TokenSet> make_set(const TrainFlags& flags, std::string flag, const std::string& file,
                           const std::shared_ptr<const training::TokenSource>& tokens,
@@ -137,10 +153,9 @@ double TokenInput::unigram_entropy() const {
 Result<TokenInput> open_tokens(const TrainFlags& flags) {
   TokenInput input;
   if (!flags.text.empty()) {
-    Result<std::unique_ptr<training::MappedBytes>> opened = training::MappedBytes::open(flags.text);
-    if (!opened.is_ok()) return Status(opened.status().code(), "--text: " + opened.status().message());
-    const std::shared_ptr<const training::TokenSource> tokens = opened.take();
-    Result<TokenSet> set = make_set(flags, "--text " + flags.text, flags.text, tokens, nullptr);
+    Result<std::shared_ptr<const training::TokenSource>> tokens = open_text(flags);
+    if (!tokens.is_ok()) return Status(tokens.status().code(), "--text: " + tokens.status().message());
+    Result<TokenSet> set = make_set(flags, "--text " + flags.text, flags.text, tokens.value(), nullptr);
     if (!set.is_ok()) return set.status();
     input.sets.push_back(set.take());
   }

@@ -7,14 +7,17 @@
 
 namespace hdt::training {
 
-Result<MadeDataset> make_dataset(std::span<const Document> documents, const std::string& prefix) {
-  auto created = IndexedDatasetWriter::create(prefix, element_type_for_vocabulary(ByteTokenizer::kVocabSize));
+Result<MadeDataset> make_dataset(std::span<const Document> documents, const Tokenizer& tokenizer,
+                                 const std::string& prefix) {
+  auto created = IndexedDatasetWriter::create(prefix, element_type_for_vocabulary(tokenizer.vocab_size()));
   if (!created.is_ok()) return created.status();
   IndexedDatasetWriter& writer = *created.value();
   for (const Document& document : documents) {
-    std::vector<int64_t> tokens = ByteTokenizer::encode(document.text);
-    tokens.push_back(ByteTokenizer::kEndOfDocument);
-    HDT_RETURN_IF_ERROR(writer.add_sequence(tokens));
+    Result<std::vector<int64_t>> tokens = tokenizer.encode(document.text);
+    if (!tokens.is_ok())
+      return Status(tokens.status().code(), document.name + ": " + tokens.status().message());
+    if (const auto end = tokenizer.end_of_document()) tokens.value().push_back(*end);
+    HDT_RETURN_IF_ERROR(writer.add_sequence(tokens.value()));
     HDT_RETURN_IF_ERROR(writer.end_document());
   }
   HDT_RETURN_IF_ERROR(writer.finish());

@@ -1,4 +1,4 @@
-// dataset_maker.h: makes an indexed dataset of byte-level tokens from text documents.
+// dataset_maker.h: makes an indexed dataset of tokens from text documents.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "training/data/text_source.h"
+#include "training/data/tokenizer.h"
 
 namespace hdt::training {
 
@@ -16,8 +17,10 @@ struct MadeDataset {
   uint64_t tokens = 0;  // with the ends of documents
 };
 
-// Writes one sequence for each document, ended by the end-of-document token, as uint16. All or nothing.
-// Fails as IndexedDatasetWriter does.
-Result<MadeDataset> make_dataset(std::span<const Document> documents, const std::string& prefix);
+// Writes one sequence for each document, ended by the end-of-document token if the tokenizer has one, in
+// the smallest type for its vocabulary. All or nothing. Fails as IndexedDatasetWriter does, and if a
+// document cannot be encoded, which the message names.
+Result<MadeDataset> make_dataset(std::span<const Document> documents, const Tokenizer& tokenizer,
+                                 const std::string& prefix);
 
 }  // namespace hdt::training

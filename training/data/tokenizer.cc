@@ -20,4 +20,20 @@ std::string ByteTokenizer::decode(std::span<const int64_t> tokens) {
   return text;
 }
 
+namespace {
+
+class ByteTokenizerObject final : public Tokenizer {
+ public:
+  int64_t vocab_size() const override { return ByteTokenizer::kVocabSize; }
+  std::optional<int64_t> end_of_document() const override { return ByteTokenizer::kEndOfDocument; }
+  Result<std::vector<int64_t>> encode(std::string_view text) const override {
+    return ByteTokenizer::encode(text);
+  }
+  std::string decode(std::span<const int64_t> tokens) const override { return ByteTokenizer::decode(tokens); }
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizerObject>(); }
+
 }  // namespace hdt::training

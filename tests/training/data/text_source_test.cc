@@ -101,7 +101,7 @@ TEST(TextFile, IsOneDocument) {
 TEST(DatasetMaker, EndsEveryDocument) {
   const TemporaryFolder folder;
   const std::vector<Document> documents = {{"one", "ab"}, {"two", "\xff"}};
-  const auto made = make_dataset(documents, folder.file("d"));
+  const auto made = make_dataset(documents, *make_byte_tokenizer(), folder.file("d"));
   ASSERT_TRUE(made.is_ok()) << made.status().to_string();
   EXPECT_EQ(made.value().documents, 2u);
   EXPECT_EQ(made.value().tokens, 5u);
