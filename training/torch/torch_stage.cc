@@ -209,8 +209,9 @@ class TorchStage final : public TextCompute {
     const int first_layer = std::max(units_.first, 1);
     return unit >= first_layer && !is_head(unit) && unit - first_layer < recomputed_layers_;
   }
-  // Makes the graph that a recomputed layer has not kept. The layers are pure functions of leaf and parameters,
-  // and no update comes between forward and backward, so the graph is the one that forward would have made.
+  // Makes the graph that a recomputed layer has not kept. The layers are pure functions of leaf and
+  // parameters, and no update comes between forward and backward, so the graph is the one that forward would
+  // have made.
   void recompute(int unit, Saved& part) {
     if (is_recomputed(unit)) part.output = layer_forward(unit, part.input);
   }

@@ -158,7 +158,8 @@ class HuggingFace(unittest.TestCase):
                             "--group-query-attention", "--num-query-groups", 2, "--kv-channels", 8,
                             "--ffn-hidden-size", 48, "--max-position-embeddings", 64, "--norm-epsilon",
                             "1e-6", "--rotary-base", 500, "--use-rope-scaling", "--rope-scaling-factor", 4,
-                            "--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear", "--normalization",
+                            "--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear",
+                            "--normalization",
                             "RMSNorm", "--position-embedding-type", "rope",
                             "--untie-embeddings-and-output-weights", "--train-iters", 1, "--save",
                             self.path("save"))

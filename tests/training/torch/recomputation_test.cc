@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kAllLayers = 1000;
 
-// The bytes of torch's tensors that this thread has allocated since the meter was made, and not freed. Torch's
-// allocator calls it for each tensor. Used by the thread that made it.
+// The bytes of torch's tensors that this thread has allocated since the meter was made, and not freed.
+// Torch's allocator calls it for each tensor. Used by the thread that made it.
 class MemoryMeter {
  public:
   MemoryMeter()
