@@ -157,10 +157,8 @@ int parse_and_run(int argc, char** argv) {
                    "the pipeline's; any takes the one that is predicted to be fastest")
       ->check(CLI::IsMember({"1f1b", "zero-bubble", hdt::tools::kAnySchedule}))
       ->capture_default_str();
-  search_app->add_flag(
-      "--recompute", search.recompute,
-      "stages that lack memory compute activations again, of as few layers as fit (hdt-train "
-      "keeps all)");
+  search_app->add_flag("--recompute", search.recompute,
+                       "stages that lack memory compute activations again, of as few layers as fit");
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());

@@ -20,6 +20,7 @@
 #include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
+#include "tools/hdt-train/recompute_flags.h"
 
 namespace hdt::tools {
 namespace {
@@ -410,6 +411,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   ModelFlags model;
   add_model(app, flags, model);
   add_layout(app, flags);
+  RecomputeFlags recompute;
+  add_recomputation(app, recompute);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
@@ -428,6 +431,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // layers it knows.
   Status taken = flags.plan_path.empty() ? Status::ok() : take_plan(app, flags);
   if (taken.is_ok()) taken = take_model(app, model, flags);
+  if (taken.is_ok()) taken = take_recomputation(recompute, flags);
   if (!taken.is_ok()) {
     parsed.exit_status = usage_error(taken.message());
     return parsed;

@@ -35,6 +35,10 @@ struct TrainFlags {
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.
   std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
+  // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes
+  // all. A plan has a number for each stage instead (recomputed_layers() in plan_layout.h). Ranks may differ:
+  // it changes no result.
+  int recomputed_layers = 0;
   // Steps.
   int64_t train_iters = 500;
   // No value: a tenth of the peak.

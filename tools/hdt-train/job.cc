@@ -18,6 +18,7 @@
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/evaluating.h"
 #include "tools/hdt-train/lost_rank.h"
+#include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/pretrained.h"
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/resume.h"
@@ -51,6 +52,21 @@ std::string describe(const training::Layout& layout) {
   return text;
 }
 
+// The layers that are recomputed, stage by stage; "" if there are none.
+std::string describe_recomputation(const TrainFlags& flags, const training::Layout& layout) {
+  std::string text;
+  bool any = false;
+  for (int i = 0; i < layout.num_replicas(); ++i) {
+    std::vector<int> counts;
+    for (int stage = 0; stage < layout.replica(i).stages(); ++stage) {
+      counts.push_back(recomputed_layers(flags, layout, {i, stage}));
+      any = any || counts.back() > 0;
+    }
+    text += fmt::format("{}replica {}: {}", i == 0 ? "" : "; ", i, fmt::join(counts, " + "));
+  }
+  return any ? text : "";
+}
+
 // Rank 0 prints this first. It is flushed, as the first step may take long.
 void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
   const auto& shape = flags.shape;
@@ -66,6 +82,8 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   }
   fmt::print("layout: {} ranks; {}; {} tokens a step\n", layout.world_size(), describe(layout),
              format_grouped(layout.global_batch_size() * shape.sequence_length));
+  if (const std::string recomputed = describe_recomputation(flags, layout); !recomputed.empty())
+    fmt::print("recomputed layers: {}\n", recomputed);
   std::fflush(stdout);
 }
 
@@ -270,7 +288,8 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
 
   // 4. The model's part of this rank, perhaps slowed down, and the engine.
   const training::Position position = layout.position_of(rank);
-  auto compute = training::make_torch_stage(flags.shape, layout.units_of(position));
+  auto compute = training::make_torch_stage(flags.shape, layout.units_of(position),
+                                            recomputed_layers(flags, layout, position));
   if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
     compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "training/plan/describe/toml_files.h"
@@ -22,7 +23,8 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   for (const char* flag :
        {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--hetero-pipeline-stages",
         "--use-tp-pp-dp-mapping", "--micro-batch-size", "--micro-batch-size-per-dp",
-        "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule"}) {
+        "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule", "--recompute-granularity",
+        "--recompute-method", "--recompute-num-layers"}) {
     if (app.get_option(flag)->count() > 0)
       return {Code::kInvalidArgument,
               fmt::format("{} and --plan exclude each other: the plan says it", flag)};
@@ -56,6 +58,11 @@ Result<training::Layout> make_run_layout(const TrainFlags& flags) {
       fmt::format("--plan {}: has {} stages in all, but the job has {} ranks: start one rank a stage "
                   "(hdt-plan export prints the command)",
                   flags.plan_path, layout.world_size(), flags.layout.world_size));
+}
+
+int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, training::Position position) {
+  if (flags.plan) return flags.plan->replicas[position.replica].stages[position.stage].recomputed_layers;
+  return std::min(flags.recomputed_layers, layout.replica(position.replica).stage_layers[position.stage]);
 }
 
 }  // namespace hdt::tools

@@ -1,8 +1,10 @@
 // torch_stage.cc: StageCompute on torch's autograd.
 //
 // Every unit has a graph of its own, because its input is a leaf. So backward goes unit by unit, and the
-// gradient of a unit is known to be complete as soon as its part has run. Tensors of parameters and
-// gradients are views of the engine's memory; nothing is copied but activations at the ends of the stage.
+// gradient of a unit is known to be complete as soon as its part has run. A layer that is recomputed keeps
+// its leaf only: backward makes its graph from the leaf, and then goes on as for the others. Tensors of
+// parameters and gradients are views of the engine's memory; nothing is copied but activations at the ends
+// of the stage.
 #include "training/torch/torch_stage.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -38,8 +40,8 @@ void copy_out(const at::Tensor& from, std::span<float> to) {
 // One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
 class TorchStage final : public TextCompute {
  public:
-  TorchStage(const ModelShape& shape, UnitRange units)
-      : shape_(shape), units_(units), layers_(make_layers(shape)) {
+  TorchStage(const ModelShape& shape, UnitRange units, int recomputed_layers)
+      : shape_(shape), units_(units), recomputed_layers_(recomputed_layers), layers_(make_layers(shape)) {
     parameters_.resize(units.size());
   }
 
@@ -103,6 +105,12 @@ class TorchStage final : public TextCompute {
       // has no leaf.
       at::Tensor leaf = flow;
       if (unit != 0) leaf = flow.detach().set_requires_grad(true);
+      if (is_recomputed(unit)) {
+        const c10::AutoGradMode no_gradients(false);
+        flow = layer_forward(unit, leaf);
+        saved.push_back({leaf});
+        continue;
+      }
       // The loss belongs to the head's graph. It is summed, not averaged (compute.h).
       if (is_head(unit)) {
         at::Tensor targets = tokens.narrow(1, 1, length).reshape({-1});
@@ -138,13 +146,12 @@ class TorchStage final : public TextCompute {
   void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
                 const UnitDone& unit_done) override {
     std::vector<Saved>& saved = slots_[slot];
-    // Undefined on the last stage, where the output is the loss and its gradient is 1.
-    at::Tensor gradient;
-    if (!output_gradient.empty()) gradient = view_of(output_gradient, saved.back().output.sizes());
+    at::Tensor gradient = received_gradient(output_gradient);
     for (int unit = units_.end - 1; unit >= units_.first; --unit) {
       // Popped before it runs, so that a unit's graph is freed as soon as its gradient is complete.
       Saved part = std::move(saved.back());
       saved.pop_back();
+      recompute(unit, part);
       part.output.backward(gradient);
       if (unit != 0) gradient = part.input.grad();
       unit_done(unit);
@@ -159,14 +166,14 @@ class TorchStage final : public TextCompute {
   void backward_input(int slot, std::span<const float> output_gradient,
                       std::span<float> input_gradient) override {
     std::vector<Saved>& saved = slots_[slot];
-    at::Tensor gradient;
-    if (!output_gradient.empty()) gradient = view_of(output_gradient, saved.back().output.sizes());
+    at::Tensor gradient = received_gradient(output_gradient);
     for (int unit = units_.end - 1; unit >= units_.first; --unit) {
       Saved& part = saved[unit - units_.first];
       if (unit == 0) {
         part.output_gradient = gradient;
         continue;
       }
+      recompute(unit, part);
       weight_gradients_.keep_in(&part.kept);
       part.output.backward(gradient);
       weight_gradients_.keep_in(nullptr);
@@ -207,16 +214,31 @@ class TorchStage final : public TextCompute {
   }
 
  private:
-  // A unit's graph: from its leaf to its output. Between the two parts of a backward: what the second part
-  // needs.
+  // A unit's graph: from its leaf to its output, which a recomputed layer does not have before its backward.
+  // Between the two parts of a backward: what the second part needs.
   struct Saved {
     at::Tensor input;
-    at::Tensor output;
+    at::Tensor output = {};
     at::Tensor output_gradient = {};  // the embedding's
     std::vector<WeightGradient> kept = {};
   };
 
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
+  // The first layers of the stage, as the planner counts them (training/plan/search/recomputation.h).
+  bool is_recomputed(int unit) const {
+    const int first_layer = std::max(units_.first, 1);
+    return unit >= first_layer && !is_head(unit) && unit - first_layer < recomputed_layers_;
+  }
+  // Makes the graph that a recomputed layer has not kept. The layers are pure functions of leaf and
+  // parameters, and no update comes between forward and backward, so the graph is the one that forward would
+  // have made.
+  void recompute(int unit, Saved& part) {
+    if (is_recomputed(unit)) part.output = layer_forward(unit, part.input);
+  }
+  // Undefined on the last stage, where the output is the loss and its gradient is 1.
+  at::Tensor received_gradient(std::span<const float> gradient) const {
+    return gradient.empty() ? at::Tensor() : received(gradient, shape_.sequence_length);
+  }
   std::vector<at::Tensor>& unit_tensors(int unit) { return parameters_[unit - units_.first]; }
   // Activations as [B, T, hidden]; B follows from the size.
   at::Tensor received(std::span<const float> input, int64_t length) const {
@@ -224,10 +246,12 @@ class TorchStage final : public TextCompute {
                            shape_.hidden_size});
   }
 
+  at::Tensor layer_forward(int unit, const at::Tensor& input) {
+    return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+  }
   // A unit before the head.
   at::Tensor body_forward(int unit, const at::Tensor& input) {
-    if (unit == 0) return layers_->embedding(unit_tensors(unit), input);
-    return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+    return unit == 0 ? layers_->embedding(unit_tensors(unit), input) : layer_forward(unit, input);
   }
   at::Tensor final_norm(const at::Tensor& input) {
     return layers_->final_norm(unit_tensors(shape_.num_layers + 1), input);
@@ -241,6 +265,7 @@ class TorchStage final : public TextCompute {
 
   ModelShape shape_;
   UnitRange units_;
+  int recomputed_layers_;
   std::unique_ptr<ModelLayers> layers_;
   // Before the graphs, which refer to it.
   WeightGradients weight_gradients_;
@@ -250,8 +275,9 @@ class TorchStage final : public TextCompute {
 
 }  // namespace
 
-std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units) {
-  return std::make_unique<TorchStage>(shape, units);
+std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units,
+                                              int recomputed_layers) {
+  return std::make_unique<TorchStage>(shape, units, recomputed_layers);
 }
 
 void set_torch_threads(int threads) { at::set_num_threads(threads); }

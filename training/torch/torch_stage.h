@@ -10,7 +10,10 @@
 namespace hdt::training {
 
 // The stage that holds `units`. To be used by one thread (compute.h). Throws what torch throws (c10::Error).
-std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units);
+// Its first `recomputed_layers` layers (all of them, if it has fewer) keep only their input from forward to
+// backward, and backward runs their forward again. Results are the same bits.
+std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units,
+                                              int recomputed_layers = 0);
 
 // The number of threads that a torch operation may use in this process.
 void set_torch_threads(int threads);

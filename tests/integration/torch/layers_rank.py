@@ -113,8 +113,8 @@ def hybrid(rank, size):
 
 
 def pipelining(rank, size):
-    """A stage on each rank, with torch's own 1F1B schedule. Micro-batches add up their gradients. Newer versions
-    of torch then divide by the number of micro-batches, unless they are not to."""
+    """A stage on each rank, with torch's own 1F1B schedule. Micro-batches add up their gradients. Newer
+    versions of torch then divide by the number of micro-batches, unless they are not to."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
     whole = model()
     layers = list(whole.named_children())

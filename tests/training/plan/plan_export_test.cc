@@ -43,7 +43,7 @@ TEST(PlanExport, RecomputationIsThatOfTheStageWithMost) {
   EXPECT_THAT(exported.flags,
               HasSubstr(" --recompute-granularity full --recompute-method block --recompute-num-layers 2"));
   EXPECT_THAT(exported.warnings, ElementsAre(HasSubstr("stages recompute 1 to 2 layers")));
-  EXPECT_THAT(check_engine_runs(plan).message(), HasSubstr("replica 1.stage 1.recompute_layers: 2 given"));
+  EXPECT_TRUE(check_engine_runs(plan).is_ok());
 }
 
 TEST(PlanExport, OneRankAStageOnItsNode) {

@@ -149,6 +149,28 @@ micro_batches = 4
   expect_losses_of_one_process(12);
 }
 
+// One layer of the first stage and both of the second: the plan's numbers, and the bits of the run without.
+TEST_F(JobTest, APlanThatRecomputesEndsInTheSameBits) {
+  const std::string plan = scratch_.path("plan.toml");
+  const auto losses = [&](const char* first, const char* second, const std::string& said) {
+    std::ofstream(plan) << "[[replica]]\nmicro_batch_size = 2\nmicro_batches = 4\n"
+                           "  [[replica.stage]]\n  layers = 2\n  node = \"here\"\n"
+                        << first << "  [[replica.stage]]\n  layers = 2\n  node = \"here\"\n"
+                        << second;
+    const ProgramResult run =
+        run_program("mpirun --oversubscribe --bind-to none -np 2 " + kProgram + kModel +
+                        " --train-iters 8 --plan " + plan + " --loss-log " + scratch_.path("log"),
+                    kTimeLimit);
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    EXPECT_THAT(run.output, HasSubstr(said));
+    return read_losses(scratch_.path("log"));
+  };
+  const std::vector<double> recomputed =
+      losses("  recompute_layers = 1\n", "  recompute_layers = 2\n", "recomputed layers: replica 0: 1 + 2\n");
+  EXPECT_EQ(recomputed.size(), 8U);
+  EXPECT_EQ(losses("", "", "layout: 2 ranks"), recomputed);
+}
+
 TEST_F(JobTest, FlagsBesideAPlanAreRefused) {
   const std::string plan = scratch_.path("plan.toml");
   std::ofstream(plan) << "[[replica]]\nmicro_batch_size = 2\nmicro_batches = 4\n"
@@ -157,6 +179,9 @@ TEST_F(JobTest, FlagsBesideAPlanAreRefused) {
   const std::pair<const char*, const char*> wrong[] = {
       {" --micro-batch-size 2", "--micro-batch-size and --plan exclude each other"},
       {" --hetero-pipeline-stages 2 2 2", "--hetero-pipeline-stages and --plan exclude each other"},
+      {" --recompute-granularity full", "--recompute-granularity and --plan exclude each other"},
+      {" --recompute-method block", "--recompute-method and --plan exclude each other"},
+      {" --recompute-num-layers 1", "--recompute-num-layers and --plan exclude each other"},
       {" --num-layers 5", "--num-layers 5: --plan "},
       {" --global-batch-size 9", "has 8 samples a step"},
       {"", "has 2 stages in all, but the job has 1 ranks"}};

@@ -1,4 +1,6 @@
 // flags_test.cc: numbers that are none, and flags that are given twice.
+#include <utility>
+
 #include "tests/training/train_command/small_run.h"
 
 namespace hdt::training::testing {
@@ -41,6 +43,36 @@ TEST(TrainFlags, WeightsOfShardsThatDoNotFitAreRefused) {
   expect_refused(train(weights + "1 2"), 2,
                  "--optimizer-shard-weights: 2 weights of shards: expected one for each of the 1 ranks");
   expect_refused(train(weights + "0"), 2, "--optimizer-shard-weights: weights of shards: 0 for all owners");
+}
+
+TEST(TrainFlags, RecomputationThatTheEngineDoesNotHaveIsRefused) {
+  const std::string full = " --recompute-granularity full";
+  const std::pair<std::string, const char*> wrong[] = {
+      {" --recompute-num-layers 1",
+       "--recompute-num-layers: expected --recompute-granularity full, found none"},
+      {" --recompute-method block", "--recompute-method: expected --recompute-granularity full, found none"},
+      {" --recompute-granularity selective", "--recompute-granularity: 'selective' given, expected full"},
+      {full, "--recompute-method: none given, expected block or uniform"},
+      {full + " --recompute-method some", "--recompute-method: 'some' given, expected block or uniform"},
+      {full + " --recompute-method block", "--recompute-num-layers: none given, expected the layers"},
+      {full + " --recompute-method uniform --recompute-num-layers 2",
+       "--recompute-num-layers: 2 given, expected 1 with --recompute-method uniform"},
+      {full + " --recompute-method block --recompute-num-layers 0",
+       "--recompute-num-layers: '0' given; expected a whole number from 1"}};
+  for (const auto& [flags, reason] : wrong) expect_refused(train(kText + flags), 2, reason);
+}
+
+TEST(TrainFlags, RecomputationIsOfEachStageAndUniformOfEveryLayer) {
+  const std::string full = " --micro-batch-size 1 --recompute-granularity full --recompute-method ";
+  EXPECT_THAT(train(kText + full + "block --recompute-num-layers 1").output,
+              HasSubstr("recomputed layers: replica 0: 1\n"));
+  EXPECT_THAT(train(kText + full + "uniform").output, HasSubstr("recomputed layers: replica 0: 2\n"));
+  // A stage that has fewer recomputes all.
+  const ProgramResult stages =
+      train(kText + full + "block --recompute-num-layers 2 --pipeline-model-parallel-size 2", ranks(2));
+  EXPECT_EQ(stages.exit_status, 0) << stages.output;
+  EXPECT_THAT(stages.output, HasSubstr("recomputed layers: replica 0: 1 + 1\n"));
+  EXPECT_THAT(train(kText + " --micro-batch-size 1").output, Not(HasSubstr("recomputed")));
 }
 
 TEST(TrainFlags, OfTwoTheLastCounts) {

@@ -40,8 +40,8 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
   return Status::ok();
 }
 
-// A plan that recomputes needs a whole backward: in two parts it would need the activations twice, once
-// for either gradient, and the predictor does not model that.
+// A plan that recomputes needs a whole backward: in two parts the second part needs a layer's activations as
+// well, and the predictor does not model how long they stay.
 Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
   if (stage.recomputed_layers == 0) return Status::ok();
   if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)
@@ -50,7 +50,7 @@ Status check_recomputation(const std::string& field, const Stage& stage, const R
   if (splits_backward(runtime.schedule))
     return refuse(
         field + ".recompute_layers",
-        fmt::format("{} given; with schedule '{}' activations would be needed twice, for either gradient",
+        fmt::format("{} given; with schedule '{}' the second part of a backward needs activations, too",
                     stage.recomputed_layers, schedule_name(runtime.schedule)));
   return Status::ok();
 }

@@ -100,10 +100,6 @@ Status check_engine_runs(const Plan& plan) {
             fmt::format("replica {}.stage {}.tensor_parallel: {} given; hdt-train has no tensor "
                         "parallelism, expected 1",
                         r + 1, s + 1, degree));
-      if (plan.replicas[r].stages[s].recomputed_layers > 0)
-        return refuse(
-            fmt::format("replica {}.stage {}.recompute_layers: {} given; hdt-train keeps all activations",
-                        r + 1, s + 1, plan.replicas[r].stages[s].recomputed_layers));
     }
   }
   return Status::ok();
