@@ -16,11 +16,11 @@ import sys
 import torch
 import torch.distributed as dist
 
-from hdt_torch import _C
+from hdt_torch import _C, flight_recorder
 from hdt_torch._options import Options
 from hdt_torch._shrink import failed_rank, shrink
 
-__all__ = ["Options", "failed_rank", "shared_memory", "shrink", "use_shared_memory"]
+__all__ = ["Options", "failed_rank", "flight_recorder", "shared_memory", "shrink", "use_shared_memory"]
 
 
 def use_shared_memory(min_bytes=64 << 10):

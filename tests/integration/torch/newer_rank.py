@@ -5,6 +5,7 @@ import datetime
 import os
 import queue
 import signal
+import subprocess
 import sys
 
 import torch
@@ -72,6 +73,52 @@ def hooks_of_works_nobody_waits_for(rank):
         for work in kept:
             refused("timeout", work.wait)
     dist.barrier()
+
+
+def flight_recorder(rank, size):
+    """torchfrtrace finds nothing in operations that are all right, and names a rank that does not come."""
+    folder, ready = os.path.join(os.path.dirname(os.environ["MEETING"]), "traces"), dist.new_group()
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1), group_desc="late")
+    recordings = [hdt_torch.flight_recorder.record(), hdt_torch.flight_recorder.record(late)]
+    if rank == 0:
+        os.mkdir(folder)
+    one, all_ones = torch.ones(2 * size), [torch.ones(2 * size) for _ in range(size)]
+    dist.all_reduce(one)
+    dist.broadcast(one, 0)
+    dist.reduce(one, 0)
+    dist.all_gather(all_ones, one)
+    dist.all_gather_single(torch.ones(2 * size * size), one)
+    dist.reduce_scatter(one, all_ones)
+    dist.reduce_scatter_single(torch.ones(2), one)
+    dist.all_to_all(all_ones, [tensor.clone() for tensor in all_ones])
+    dist.all_to_all_single(torch.ones(2 * size), one)
+    dist.gather(one, all_ones if rank == 0 else None)
+    dist.scatter(one, all_ones if rank == 0 else None)
+    dist.isend(one, (rank + 1) % size)
+    dist.recv(one, (rank - 1) % size)
+    dist.barrier()
+
+    def analysed():
+        """What torchfrtrace prints, on rank 0."""
+        hdt_torch.flight_recorder.dump(folder)
+        dist.barrier(group=ready)
+        output = ""
+        if rank == 0:
+            done = subprocess.run(
+                [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-p", "trace_", folder],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True, timeout=60)
+            output = done.stdout
+            assert done.returncode == 0, output
+        dist.barrier(group=ready)
+        return output
+
+    output = analysed()
+    assert not any(fault in output for fault in ("has errors", "Culprit", "missing ranks")), output
+    if rank != size - 1:
+        refused("timeout", lambda: dist.all_reduce(one, group=late))
+    output = analysed()
+    assert rank != 0 or f"missing ranks: {{{size - 1}}}" in output, output
+    del recordings
 
 
 def abort_hooks(rank, size):
@@ -157,6 +204,7 @@ def shrunk_while_all_live(rank, size):
 # By case: the feature of torch that it needs, and the place where to look for it.
 WORK = torch._C._distributed_c10d.Work  # pylint: disable=protected-access
 CASES = {"future_results": (future_results, WORK, "get_future_result"),
+         "flight_recorder": (flight_recorder, torch._C._distributed_c10d, "FlightRecorderHook"),
          "abort_hooks": (abort_hooks, dist.ProcessGroup, "register_abort_hook"),
          "shrunk_when_lost": (shrunk_when_lost, dist, "shrink_group"),
          "shrunk_while_all_live": (shrunk_while_all_live, dist, "shrink_group")}

@@ -2,16 +2,34 @@
 interpreter must be the one that has torch."""
 
 import os
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
 import unittest
 
-from torch_job import FOLDER, ROOT, TorchJobs
+from torch_job import BUILD, FOLDER, ROOT, TorchJobs
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "integration", "docs"))
+import doc_blocks  # noqa: E402  pylint: disable=wrong-import-position
 
 RANK = os.path.join(FOLDER, "torch_rank.py")
 NEWER = os.path.join(FOLDER, "newer_rank.py")
 LAYERS = os.path.join(FOLDER, "layers_rank.py")
 RECONFIGURED = os.path.join(FOLDER, "reconfigured_rank.py")
 SKIPPED = 77
+# In the place of Slurm's srun, which is not here: as many processes on this machine, with its variables.
+SRUN = """#!/bin/sh
+[ "$1" = -n ] || exit 2
+export SLURM_NTASKS=$2 SLURM_PROCID=0
+shift 2
+while [ "$SLURM_PROCID" -lt "$((SLURM_NTASKS - 1))" ]; do
+  "$@" &
+  SLURM_PROCID=$((SLURM_PROCID + 1))
+done
+exec "$@"
+"""
 EXAMPLES = os.path.join(ROOT, "docs", "examples", "torch")
 ALL = ["reductions", "exchanges", "messages", "groups", "class_map", "newer", "training", "wrong_calls"]
 
@@ -35,6 +53,39 @@ class Torch(TorchJobs):
             self.assertEqual(code, 0, output)
             self.assertIn("ranks [1, 2] go on", output)
         self.assertIn("2 ranks, loss", first[1])
+
+    def launched(self, name, **variables):
+        """The output of a block of the manual that launches ddp.py."""
+        text = doc_blocks.file_block(os.path.join(ROOT, "docs", "pytorch.md"), name)
+        with tempfile.TemporaryDirectory(prefix="hdt-launch-") as folder, socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            text = text.replace("29511", str(free.getsockname()[1]))
+            free.close()
+            shutil.copy(os.path.join(EXAMPLES, "ddp.py"), folder)
+            os.symlink(sys.executable, os.path.join(folder, "python3"))
+            with open(os.path.join(folder, "srun"), "w", encoding="utf-8") as srun:
+                srun.write(SRUN)
+            os.chmod(srun.name, 0o755)
+            clean = {key: value for key, value in os.environ.items()
+                     if not key.startswith(("HDT_", "SLURM_"))}
+            done = subprocess.run(
+                ["bash", "-euc", text], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, check=False, timeout=90,
+                env=clean | {"PATH": f"{folder}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": folder,
+                             "PYTHONPATH": os.path.join(BUILD, "python"), "OMP_NUM_THREADS": "1",
+                             "USE_LIBUV": "0", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                             "OMPI_MCA_rmaps_base_oversubscribe": "1"} | variables)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            return done.stdout
+
+    def test_launchers_of_the_manual(self):
+        for name, program in (("by_hand.sh", "bash"), ("slurm.sh", "bash"), ("mpirun.sh", "mpirun"),
+                              ("torchrun.sh", "torchrun")):
+            with self.subTest(name=name):
+                if shutil.which(program) is None:
+                    self.skipTest(f"no {program} here")
+                self.assertEqual(self.launched(name).count("loss "), 1)
 
     def test_exit_without_destroying(self):
         self.passes(RANK, 1, 2, "left_open")
@@ -88,6 +139,9 @@ class Torch(TorchJobs):
         for case in ("changes", "one_comes_late", "under_way"):
             self.newer(case, ((1, 3), (2, 2)), program=RECONFIGURED)
         self.newer("one_is_lost", ((1, 3), (2, 2)), lost=[1], program=RECONFIGURED)
+
+    def test_flight_recorder(self):
+        self.newer("flight_recorder", ((1, 3), (2, 1)))
 
     def test_abort_hooks(self):
         self.newer("abort_hooks", ((1, 3), (2, 1)))
