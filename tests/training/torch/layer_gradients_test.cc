@@ -1,7 +1,10 @@
 // layer_gradients_test.cc: the gradients of every kind of unit are those of finite differences. In fp64, as
 // differences in fp32 have few digits; the layers compute in the type of their parameters.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "training/torch/model_layers.h"
+#include "training/torch/token_loss.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -110,6 +114,33 @@ TEST(LayerGradientsTest, AreThoseOfFiniteDifferences) {
   for (const ModelShape& shape : {llama_shape(), gpt2_shape()}) {
     for (int unit = 0; unit < shape.num_layers + 2; ++unit) Unit(shape, unit).check();
   }
+}
+
+// Rows enough for two pieces, one of whose targets does not count, against torch's own functions.
+TEST(LayerGradientsTest, ALossInPiecesIsThatOfTheWhole) {
+  constexpr int64_t kVocabulary = 400'000;
+  constexpr int64_t kRows = 50;
+  at::Tensor input = at::randn({kRows, 4}).set_requires_grad(true);
+  at::Tensor weight = at::randn({kVocabulary, 4}).set_requires_grad(true);
+  at::Tensor targets = at::arange(kRows, at::kLong) * 7919;
+  targets[3] = kIgnoredTarget;
+  targets[kRows - 1] = kIgnoredTarget;
+  const at::Tensor expected =
+      at::cross_entropy_loss(at::linear(input, weight), targets, {}, at::Reduction::Sum);
+  (expected * 2).backward();
+  const at::Tensor input_gradient = input.grad().clone();
+  const at::Tensor weight_gradient = weight.grad().clone();
+  input.mutable_grad() = at::Tensor();
+  weight.mutable_grad().zero_();
+  WeightGradients gradients;
+  const at::Tensor loss = token_loss(input, weight, targets, gradients);
+  (loss * 2).backward();
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-5 * expected.item<double>());
+  EXPECT_LT((input.grad() - input_gradient).norm().item<double>(),
+            1e-5 * input_gradient.norm().item<double>());
+  EXPECT_LT((weight.grad() - weight_gradient).norm().item<double>(),
+            1e-5 * weight_gradient.norm().item<double>());
+  EXPECT_EQ(input.grad()[3].abs().max().item<double>(), 0);
 }
 
 }  // namespace
