@@ -17,14 +17,17 @@ using fuzz::Choices;
 bool take_index(Choices input) {
   const auto data_bytes = input.get<uint32_t>();
   const std::span<const std::byte> bytes = input.rest();
-  // What a run looks at of an index; whatever is in between, a sequence begins within the data.
-  const auto sketch = training::sketch_dataset_index(bytes, data_bytes, "set");
-  for (uint64_t i = 0; sketch.is_ok() && i <= std::min<uint64_t>(sketch.value().sequences, 10'000); ++i) {
-    const auto start = training::token_start(bytes, sketch.value(), i, "set");
-    HDT_HOLDS(!start.is_ok() || start.value() * training::element_bytes(sketch.value().type) <= data_bytes);
-  }
   const auto read = training::parse_dataset_index(bytes, data_bytes, "set");
-  HDT_HOLDS(sketch.is_ok() || !read.is_ok());
+  // What a run looks at of an index; whatever is in between, a sequence begins within the data. The small
+  // sizes are those for which an index of three sequences is a large one.
+  for (const training::SketchSize size : {training::SketchSize(), {2, 1}, {3, 1}}) {
+    const auto sketch = training::sketch_dataset_index(bytes, data_bytes, "set", size);
+    HDT_HOLDS(sketch.is_ok() || !read.is_ok());
+    for (uint64_t i = 0; sketch.is_ok() && i <= std::min<uint64_t>(sketch.value().sequences, 10'000); ++i) {
+      const auto start = training::token_start(bytes, sketch.value(), i, "set");
+      HDT_HOLDS(!start.is_ok() || start.value() * training::element_bytes(sketch.value().type) <= data_bytes);
+    }
+  }
   if (!read.is_ok()) {
     HDT_HOLDS(read.status().message().find(training::index_path("set")) != std::string::npos);
     return false;

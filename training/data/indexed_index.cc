@@ -186,11 +186,10 @@ Result<uint64_t> token_start(std::span<const std::byte> bytes, const IndexSketch
 }
 
 Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
-                                         const std::string& prefix) {
-  constexpr uint64_t kRuns = 64;
-  constexpr uint64_t kRunEntries = 64;
+                                         const std::string& prefix, const SketchSize& size) {
   // Those of small datasets cost nothing, and all damage is found.
-  if (bytes.size() <= kIndexHeaderBytes + kRuns * kRunEntries * (sizeof(int32_t) + 2 * sizeof(int64_t))) {
+  if (bytes.size() <=
+      kIndexHeaderBytes + size.runs * size.entries * (sizeof(int32_t) + 2 * sizeof(int64_t))) {
     const auto whole = parse_dataset_index(bytes, data_bytes, prefix);
     if (!whole.is_ok()) return whole.status();
     const DatasetIndex& index = whole.value();
@@ -216,21 +215,21 @@ Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint6
     const uint64_t last = header.sequences - 1;
     const auto start = token_start(bytes, sketch, last, prefix);
     if (!start.is_ok()) return start.status();
-    const auto size = load<int32_t>(bytes, kIndexHeaderBytes + last * sizeof(int32_t));
-    if (size < 0 || (start.value() + static_cast<uint64_t>(size)) * element != data_bytes) {
+    const auto length = load<int32_t>(bytes, kIndexHeaderBytes + last * sizeof(int32_t));
+    if (length < 0 || (start.value() + static_cast<uint64_t>(length)) * element != data_bytes) {
       return refuse(
           fmt::format("the last sequence is {} tokens from byte {} on, but {} has {} bytes: the two "
                       "are not of one dataset",
-                      size, start.value() * element, data_path(prefix), data_bytes));
+                      length, start.value() * element, data_path(prefix), data_bytes));
     }
   }
   // 2. Runs of sequences, spread over all of them.
-  const auto first_of_run = [](uint64_t run, uint64_t entries) {
-    return entries <= kRunEntries ? 0 : (entries - kRunEntries) / (kRuns - 1) * run;
+  const auto first_of_run = [&size](uint64_t run, uint64_t entries) {
+    return entries <= size.entries ? 0 : (entries - size.entries) / (size.runs - 1) * run;
   };
-  for (uint64_t run = 0; run < kRuns; ++run) {
+  for (uint64_t run = 0; run < size.runs; ++run) {
     const uint64_t first = first_of_run(run, header.sequences);
-    for (uint64_t i = first; i < std::min(first + kRunEntries, header.sequences); ++i)
+    for (uint64_t i = first; i < std::min(first + size.entries, header.sequences); ++i)
       HDT_RETURN_IF_ERROR(token_start(bytes, sketch, i, prefix).status());
   }
   // 3. Document entries: both ends, and runs that must ascend.
@@ -242,10 +241,10 @@ Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint6
     return refuse(fmt::format("the last document entry is {}, expected {}, the number of sequences",
                               document(header.document_entries - 1), sequences));
   }
-  for (uint64_t run = 0; run < kRuns; ++run) {
+  for (uint64_t run = 0; run < size.runs; ++run) {
     const uint64_t first = first_of_run(run, header.document_entries);
     int64_t least = 0;
-    for (uint64_t i = first; i < std::min(first + kRunEntries, header.document_entries); ++i) {
+    for (uint64_t i = first; i < std::min(first + size.entries, header.document_entries); ++i) {
       const int64_t start = document(i);
       if (start < least || start > sequences)
         return refuse(fmt::format("document entry {} is {}, expected {} to {}", i, start, least, sequences));

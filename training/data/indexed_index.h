@@ -37,11 +37,17 @@ struct IndexSketch {
   uint64_t tokens = 0;
 };
 
-// Checks the header, both ends, and runs of entries between them, all in all at most some thousand entries;
-// a small index is checked whole. It costs the same for an index of any size. Entries that were not looked
-// at are checked when token_start() uses them. Arguments and errors are those of parse_dataset_index().
+// How much sketch_dataset_index() looks at: so many runs of consecutive entries, spread over all of them.
+struct SketchSize {
+  uint64_t runs = 64;     // 2 or more
+  uint64_t entries = 64;  // of a run; 1 or more
+};
+
+// Checks the header, both ends, and runs of entries between them; a small index is checked whole. It costs
+// the same for an index of any size. Entries that were not looked at are checked when token_start() uses
+// them. The other arguments and the errors are those of parse_dataset_index().
 Result<IndexSketch> sketch_dataset_index(std::span<const std::byte> bytes, uint64_t data_bytes,
-                                         const std::string& prefix);
+                                         const std::string& prefix, const SketchSize& size = {});
 
 // The number of tokens before `sequence`, at most sketch.sequences, which gives that of all. The bytes are
 // those of the sketch. kInvalidArgument unless the sequence begins where the one before ends.
