@@ -18,7 +18,7 @@ bool take_index(Choices input) {
   const auto data_bytes = input.get<uint32_t>();
   const std::span<const std::byte> bytes = input.rest();
   const auto read = training::parse_dataset_index(bytes, data_bytes, "set");
-  // What a run looks at of an index; whatever is in between, a sequence begins within the data. The small
+  // A sketch checks parts of an index; whatever the rest is, a sequence begins within the data. The small
   // sizes are those for which an index of three sequences is a large one.
   for (const training::SketchSize size : {training::SketchSize(), {2, 1}, {3, 1}}) {
     const auto sketch = training::sketch_dataset_index(bytes, data_bytes, "set", size);

@@ -56,7 +56,7 @@ constexpr int64_t kDefaultWarmUp = 20;  // steps
 // Bytes of memory will do as weights, too.
 constexpr double kMostWeight = 1e18;
 
-// What is looked at after all flags have been read.
+// Values that are checked after all flags have been read.
 struct RawFlags {
   std::vector<std::string> data_path;
   std::vector<double> slow_down;

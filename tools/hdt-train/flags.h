@@ -59,7 +59,7 @@ struct TrainFlags {
   // Makes tokens of the text and of the prompt, and text of what is generated. Never null after parsing.
   training::TokenizerChoice tokenizer_choice;
   std::shared_ptr<const training::Tokenizer> tokenizer;
-  // What is trained on, validates and tests. Without --split all is trained on.
+  // The parts for training, validation and test. Without --split training has all.
   training::DataSplit split;
   bool has_split = false;
   // The loss of the token after the end of a document does not count.

@@ -205,7 +205,7 @@ Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flag
     shape.sequence_length = length;
     flags.layout.num_layers = shape.num_layers;
   }
-  // Of a config.json one of the two is enough; it was compared.
+  // Beside a config.json one of the two flags is enough: each was compared with it.
   const bool learned = model.position_embedding == "learned_absolute";
   if (path.empty() && learned != (model.normalization == "LayerNorm"))
     return {

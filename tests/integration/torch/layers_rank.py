@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import hdt_torch  # noqa: F401  pylint: disable=unused-import
-from torch_rank import TIMEOUT
+from torch_rank import join_world
 
 SKIPPED = 77
 STEPS, WIDTH, BATCH, MICRO_BATCHES = 4, 24, 8, 4
@@ -182,9 +182,7 @@ def main():
     if not is_there():
         print(f"torch {torch.__version__} has no {sys.argv[1]} for the CPU")
         sys.exit(SKIPPED)
-    torch.set_num_threads(1)
-    dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
-                            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    join_world()
     case(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
 

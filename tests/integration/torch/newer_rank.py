@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import hdt_torch
-from torch_rank import TIMEOUT, equal, filled, refused, works
+from torch_rank import TIMEOUT, equal, filled, join_world, refused, works
 
 SKIPPED = 77
 # Values of torch's WorkResult, which Python does not see.
@@ -215,9 +215,7 @@ def main():
     if not hasattr(place, name):
         print(f"torch {torch.__version__} has no {name}()")
         sys.exit(SKIPPED)
-    torch.set_num_threads(1)
-    dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
-                            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    join_world()
     case(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
 

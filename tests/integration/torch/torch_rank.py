@@ -420,10 +420,15 @@ CASES = {function.__name__: function for function in (
     survivors, refused_thread, left_open, destroyed_in_a_callback)}
 
 
-def main():
+def join_world():
+    """Makes the world of the ranks that torch_job started."""
     torch.set_num_threads(1)
     dist.init_process_group("hdt", init_method=f"file://{os.environ['MEETING']}", timeout=TIMEOUT,
                             rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+
+
+def main():
+    join_world()
     assert dist.get_backend() == "hdt" and hdt_torch.Options().group_class is None
     for case in sys.argv[1:]:
         CASES[case](dist.get_rank(), dist.get_world_size())

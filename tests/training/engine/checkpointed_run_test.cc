@@ -61,7 +61,8 @@ class CheckpointedRun : public ::testing::Test {
     run_ranks(layout.world_size(), [&](int rank) {
       FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
       const auto messenger = world.messenger(rank);
-      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options(shards));
+      auto trainer =
+          make_trainer(layout, FakeShape().vocab, compute, *messenger, checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto saver = CheckpointSaver::start(save_, rank);
       ASSERT_TRUE(saver.is_ok());
@@ -105,7 +106,8 @@ class CheckpointedRun : public ::testing::Test {
     run_ranks(layout.world_size(), [&](int rank) {
       FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
       const auto messenger = world.messenger(rank);
-      auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, checkpointed_options(shards));
+      auto trainer =
+          make_trainer(layout, FakeShape().vocab, compute, *messenger, checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto newest = open_newest(save_);
       ASSERT_TRUE(newest.is_ok()) << newest.status().message();

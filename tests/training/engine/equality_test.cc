@@ -135,7 +135,7 @@ TEST(EqualityTest, RanksInDifferentStepsAreToldSo) {
   run_ranks(3, [&](int rank) {
     FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, options());
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
     ASSERT_TRUE(trainer.is_ok());
     EXPECT_TRUE(trainer.value()->step(1'000'003).is_ok());
     const std::span<float> parameters = trainer.value()->memory().all_parameters();
@@ -157,7 +157,7 @@ TEST(EqualityTest, AnUpdateOfTheUsersOwnGetsTheMeanGradient) {
   TrainerOptions with_update = options();
   double scale = 0;
   with_update.update = [&scale](double factor) { scale = factor; };
-  auto trainer = make_trainer(layout, shape, compute, *messenger, with_update);
+  auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, with_update);
   ASSERT_TRUE(trainer.is_ok());
   const std::span<float> parameters = trainer.value()->memory().all_parameters();
   const std::vector<float> before(parameters.begin(), parameters.end());
@@ -189,7 +189,7 @@ TEST(EqualityTest, DivergenceIsToldWithItsRankAndUpdatesNothing) {
   ThreadWorld world(layout);
   FakeCompute compute(shape, layout.units_of({0, 0}));
   const auto messenger = world.messenger(0);
-  auto trainer = make_trainer(layout, shape, compute, *messenger, options());
+  auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
   ASSERT_TRUE(trainer.is_ok());
   trainer.value()->memory().parameters(2)[0] = std::nanf("");
   const std::span<float> untouched = trainer.value()->memory().parameters(1);

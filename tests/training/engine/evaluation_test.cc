@@ -32,7 +32,7 @@ Evaluated run(const Layout& layout, bool evaluates = true) {
   run_ranks(layout.world_size(), [&](int rank) {
     FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, learning());
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, learning());
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     auto evaluator = Evaluator::create(layout, compute, *messenger);
     ASSERT_TRUE(evaluator.is_ok()) << evaluator.status().message();
@@ -86,7 +86,7 @@ TEST(EvaluationTest, IsTheLossThatTrainingWouldHave) {
   run_ranks(layout.world_size(), [&](int rank) {
     FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, learning());
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, learning());
     auto evaluator = Evaluator::create(layout, compute, *messenger);
     ASSERT_TRUE(trainer.is_ok() && evaluator.is_ok());
     const auto evaluated =

@@ -45,7 +45,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
     TrainerOptions options = short_run();
     options.shards = shards;
     options.clip_gradient_norm = clip_gradient_norm;
-    auto trainer = make_trainer(layout, shape, compute, *messenger, options);
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     const Optimizer& optimizer = *trainer.value()->optimizer();
     for (const TensorState& tensor : optimizer.tensors()) {
@@ -171,7 +171,7 @@ TEST(OptimizerState, SumsOfTheCallerTravelWithTheStep) {
   run_ranks(layout.world_size(), [&](int rank) {
     FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape, compute, *messenger, short_run());
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, short_run());
     ASSERT_TRUE(trainer.is_ok());
     std::vector<double> sums = {1, rank == 2 ? 1.0 : 0.0};
     ASSERT_TRUE(trainer.value()->step(0, sums).is_ok());

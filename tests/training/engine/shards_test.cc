@@ -155,7 +155,7 @@ TEST(ShardOptions, AnUpdateOfTheUsersOwnIsRefused) {
   TrainerOptions options;
   options.shards.sharded = true;
   options.update = [](double) {};
-  const auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, options);
+  const auto trainer = make_trainer(layout, FakeShape().vocab, compute, *messenger, options);
   ASSERT_FALSE(trainer.is_ok());
   EXPECT_EQ(trainer.status().code(), Code::kInvalidArgument);
 }

@@ -29,13 +29,13 @@ inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<i
 
 // A trainer of synthetic samples. `offset` is added to the index of each, for ranks that shall read wrong
 // ones.
-inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, const FakeShape& shape,
-                                                     FakeCompute& compute, Messenger& messenger,
+inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, int64_t vocab,
+                                                     StageCompute& compute, Messenger& messenger,
                                                      const TrainerOptions& options, int64_t offset = 0) {
   return Trainer::create(
       layout, compute, messenger,
-      [vocab = shape.vocab, offset](int64_t step, int64_t index, std::span<int64_t> tokens) {
-        synthetic_sample(vocab, step, index + offset, tokens);
+      [vocab, offset](int64_t step, int64_t index, std::span<int64_t> tokens) {
+        synthetic_sample(static_cast<int>(vocab), step, index + offset, tokens);
       },
       options);
 }
@@ -48,7 +48,7 @@ struct RunResult {
   int sums_started = 0;
 };
 
-// What a rank does otherwise than it should.
+// Faults of a rank on purpose.
 struct Sabotage {
   std::function<std::unique_ptr<Messenger>(int rank, std::unique_ptr<Messenger>)> messenger;
   std::function<int64_t(int rank)> sample_offset;
@@ -67,7 +67,7 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
     auto messenger = world.messenger(rank);
     if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
     const int64_t offset = sabotage.sample_offset ? sabotage.sample_offset(rank) : 0;
-    auto trainer = make_trainer(layout, shape, compute, *messenger, options, offset);
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options, offset);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < steps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);

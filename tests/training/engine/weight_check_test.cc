@@ -46,7 +46,7 @@ std::vector<std::optional<WeightDifference>> check(const Layout& layout, int ste
     FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
     auto messenger = world.messenger(rank);
     if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
-    auto trainer = make_trainer(layout, FakeShape(), compute, *messenger, options);
+    auto trainer = make_trainer(layout, FakeShape().vocab, compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int step = 0; step < steps; ++step) ASSERT_TRUE(trainer.value()->step(step).is_ok());
     ASSERT_TRUE(trainer.value()->settle().is_ok());
@@ -84,7 +84,7 @@ TEST(WeightCheck, OneBitIsFoundWithItsTensorAndRank) {
     change.bit = static_cast<int>(random() % 32);
     SCOPED_TRACE(fmt::format("{}: rank {}, unit {}, tensor {}", named.name, change.rank, change.unit,
                              tensors[change.tensor].name));
-    // Of replica 0 the others seem to differ: the first of them is named beside it.
+    // A rank of replica 0 is what the others are compared with: they differ, and the first one is named.
     const int first = layout.owner_of(change.unit, 0);
     int other = change.rank;
     if (change.rank == first) {

@@ -145,7 +145,7 @@ class HuggingFace(unittest.TestCase):
         for key, value in config.items():
             self.assertEqual(made.get(key), value, key)
         self.check_logits(trained)
-        # What came out goes in again, and a checkpoint comes before --load-hf.
+        # The exported folder is loaded again, and a checkpoint comes before --load-hf.
         again = self.train(ONE, "--load-hf", trained, "--train-iters", 1)
         self.assertIn(f"begins with the model in {trained}", again)
         resumed = self.train(layout, *common, "--train-iters", 21, "--load", self.path("save"))

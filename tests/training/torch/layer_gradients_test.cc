@@ -66,7 +66,7 @@ class Unit {
     return (output * weights_).sum();
   }
 
-  // Of all parameters, and of the input where the unit has one with a gradient.
+  // The gradients of all parameters, and of the input where it has one.
   void check() {
     value().backward();
     std::vector<at::Tensor> leaves = parameters_;

@@ -40,7 +40,7 @@ class MemoryMeter {
   c10::DebugInfoGuard guard_;
 };
 
-// Of one micro-batch after the other: forward of all, then backward of all.
+// Runs the forwards of all micro-batches, then their backwards.
 struct Pass {
   std::vector<std::vector<float>> outputs;
   std::vector<std::vector<float>> input_gradients;
@@ -158,12 +158,7 @@ Trained train_torch(const Layout& layout, ScheduleKind schedule, int recomputed)
   run_ranks(layout.world_size(), [&](int rank) {
     const auto compute = make_torch_stage(shape, layout.units_of(layout.position_of(rank)), recomputed);
     const auto messenger = world.messenger(rank);
-    auto trainer = Trainer::create(
-        layout, *compute, *messenger,
-        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
-          synthetic_sample(static_cast<int>(shape.vocab_size), step, index, tokens);
-        },
-        options);
+    auto trainer = make_trainer(layout, shape.vocab_size, *compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < kSteps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);

@@ -253,12 +253,7 @@ std::vector<StepResult> train_torch(const Layout& layout, int64_t steps) {
   run_ranks(layout.world_size(), [&](int rank) {
     const auto compute = make_torch_stage(shape, layout.units_of(layout.position_of(rank)));
     const auto messenger = world.messenger(rank);
-    auto trainer = Trainer::create(
-        layout, *compute, *messenger,
-        [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
-          synthetic_sample(static_cast<int>(shape.vocab_size), step, index, tokens);
-        },
-        options);
+    auto trainer = make_trainer(layout, shape.vocab_size, *compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < steps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);

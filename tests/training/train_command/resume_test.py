@@ -221,7 +221,7 @@ class Resume(unittest.TestCase):
         self.assertIn("norm.weight", found[2])
         newest = self.checkpoints()[-1]
         self.assertIn(f"The newest checkpoint is {self.save}/{newest}", outputs[0])
-        # What differs is not saved.
+        # No checkpoint was made of the models that differ.
         self.assertLess(int(newest.removeprefix("iter_")), int(found[1]))
 
     def test_sigterm_to_one_rank_saves_and_ends_all(self):
