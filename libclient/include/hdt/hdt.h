@@ -209,7 +209,8 @@ HDT_API hdtResult_t hdtDeriveUniqueId(hdtUniqueId_t* id, const hdtUniqueId_t* ba
 /* Joins the group `id` of `nranks` ranks as `rank` (0 <= rank < nranks, at most 65,536 ranks). Returns when
  * all ranks have joined, or with HDT_ERR_TIMEOUT naming the ranks that have not. Config may be NULL.
  * HDT_ERR_INVALID_ARGUMENT: comm is NULL, the rank is out of range, the id was not made by hdtGetUniqueId, or
- * the config is wrong. HDT_ERR_INVALID_USAGE: the id's group exists already. */
+ * the config is wrong. HDT_ERR_INVALID_USAGE: the id's group exists already. If the group fails before this
+ * call has returned, because a rank that has it already makes it fail, its failure. */
 HDT_API hdtResult_t hdtCommInitRank(hdtComm_t* comm, int nranks, hdtUniqueId_t id, int rank,
                                     const hdtCommConfig_t* config);
 
@@ -237,7 +238,8 @@ HDT_API hdtResult_t hdtCommInit(hdtComm_t* comm, const hdtCommConfig_t* config);
  * collectives. HDT_SPLIT_NO_COLOR: this rank takes part in no new group, gets NULL, and does not wait for
  * the others' groups. A config of NULL keeps the parent's class, daemon, timeout and determinism.
  * HDT_ERR_INVALID_ARGUMENT: another negative color, newcomm is NULL, or the config is wrong. If `comm` has
- * failed, or fails before all have joined, its failure. */
+ * failed, or fails before all have joined, its failure. If the new group fails before this call has returned,
+ * the failure of the new group. */
 #define HDT_SPLIT_NO_COLOR (-1)
 HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* newcomm,
                                  const hdtCommConfig_t* config);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <latch>
 #include <thread>
 
 namespace hdt::testing {
@@ -39,6 +40,8 @@ void Nodes::run(const Placement& placement, const std::function<void(Rank&)>& bo
   ASSERT_EQ(hdtGetUniqueId(&id), HDT_SUCCESS) << hdtGetLastError();
   std::vector<std::thread> threads;
   const int ranks = static_cast<int>(placement.size());
+  // A rank whose call has not returned gets the failure of a group that another body lets fail at once.
+  std::latch made(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
@@ -46,6 +49,7 @@ void Nodes::run(const Placement& placement, const std::function<void(Rank&)>& bo
       config.timeout_ms = kTimeoutMs;
       Rank self{rank, ranks, nullptr};
       HDT_EXPECT(hdtCommInitRank(&self.comm, ranks, id, rank, &config));
+      made.arrive_and_wait();
       if (self.comm == nullptr) return;
       body(self);
       HDT_EXPECT(hdtCommDestroy(self.comm));
