@@ -17,6 +17,7 @@
 
 #include "tools/common/flag_checks.h"
 #include "tools/common/tokenizer_flags.h"
+#include "tools/hdt-train/emulation.h"
 #include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
@@ -375,7 +376,8 @@ std::string beyond_ranges(const TrainFlags& flags) {
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
     return "--exit-on-missing-checkpoint: expected --load, found none";
-  if (flags.profile_folder.empty() && flags.data_paths.empty() && flags.text.empty())
+  if (flags.profile_folder.empty() && flags.emulate.profile.empty() && flags.data_paths.empty() &&
+      flags.text.empty())
     return "--data-path or --text: expected one of them, found none";
   // Slowing down looks at the processor time of one thread; work on further threads would not be seen.
   if (flags.threads > 1 && slows_down(flags))
@@ -418,6 +420,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
   add_devices(app, flags, raw);
+  add_emulation(app, flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -432,6 +435,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   Status taken = flags.plan_path.empty() ? Status::ok() : take_plan(app, flags);
   if (taken.is_ok()) taken = take_model(app, model, flags);
   if (taken.is_ok()) taken = take_recomputation(recompute, flags);
+  if (taken.is_ok()) taken = take_emulation(app, flags);
   if (!taken.is_ok()) {
     parsed.exit_status = usage_error(taken.message());
     return parsed;

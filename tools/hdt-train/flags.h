@@ -96,6 +96,14 @@ struct TrainFlags {
   // with the number of ranks.
   std::vector<double> slow_down;
 
+  // If `profile` is not empty: emulate devices instead of training (emulation.h). All are paths.
+  struct Emulate {
+    std::string profile;
+    std::string cluster;
+    std::string model;
+  };
+  Emulate emulate;
+
   // If not empty: measure instead of training.
   std::string profile_folder;
   // At least one, and at least one micro-batch size, after parsing.

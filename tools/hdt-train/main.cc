@@ -13,6 +13,7 @@
 #include "base/run_main.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/emulation.h"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
 #include "tools/hdt-train/model_flags.h"
@@ -54,6 +55,12 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!slow_down.is_ok()) return refuse(rank, slow_down);
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
+  // An emulated run has neither data nor a model to save.
+  if (!flags.emulate.profile.empty()) {
+    const Status status = run_emulated(flags, layout.value(), world);
+    if (!status.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, status.to_string()));
+    return 0;
+  }
   const Status shards = training::check_shard_options(layout.value(), flags.trainer.shards);
   if (!shards.is_ok()) return refuse(rank, {shards.code(), "--optimizer-shard-weights: " + shards.message()});
   const Status tied = check_tied_head(flags, layout.value());

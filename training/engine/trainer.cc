@@ -107,6 +107,7 @@ Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
 // and adds nothing. Summed in double, as millions of squares would lose digits in float.
 double Trainer::counted_square_norm() {
   double sum = 0;
+  if (!options_.count_gradient_norm) return sum;
   for (const BucketShards& shards : buckets_) {
     if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
     const std::span<const float> own =

@@ -42,6 +42,9 @@ struct TrainerOptions {
   // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the
   // gradients in memory those of the mean over all tokens, and clips them. Not with sharded states.
   std::function<void(double gradient_scale)> update;
+  // False: StepResult::gradient_norm is 0, and nothing is clipped. The gradients of emulated devices are
+  // zeros, and summing their squares would take time that these devices do not take.
+  bool count_gradient_norm = true;
 };
 
 // The result of a step, the same on all ranks.

@@ -389,5 +389,39 @@ TEST(Search, EndsEarlyWhenToldTo) {
   EXPECT_EQ(found.value().predictions, 3);
 }
 
+// The ways to give 128 micro-batches to a few replicas use up the budget, but not before every shape had its
+// first plan: one replica a device, with micro-batches by its speed, is not missed.
+TEST(Search, ABudgetThatEndsEarlyLeavesNoDeviceIdle) {
+  Cluster cluster = example_cluster();
+  const Model model = example_model(16);
+  Profile profile = example_profile();
+  // "a" and "c" are "fast", "b" is "slow", and "d" is of a third speed.
+  for (const auto& [key, cost] : example_profile().compute) {
+    if (key.device != "slow") continue;
+    LayerCost slower = cost;
+    for (double* const time : {&slower.forward, &slower.input_gradient, &slower.weight_gradient})
+      *time *= 1.5;
+    profile.compute[{"slower", key.layer, key.tensor_parallel, key.micro_batch_size}] = slower;
+  }
+  profile.links[{"slower", "slower", true}] = {0, {{1e6, 1e10}}};
+  for (const char* other : {"fast", "slow", "slower"})
+    profile.links[{"slower", other, false}] = {0, {{1e6, 1e9}}};
+  cluster.nodes[3].device = "slower";
+  SearchOptions options;
+  options.global_batch_size = 128;
+  options.most_predictions = 20'000;
+  Plan by_speed;
+  by_speed.runtime = options.runtime;
+  for (const auto& [node, count] :
+       {std::pair{"a", 22}, {"a", 22}, {"c", 22}, {"c", 21}, {"b", 11}, {"b", 11}, {"d", 10}, {"d", 9}})
+    by_speed.replicas.push_back({1, count, {{16, node, 1}}});
+  const PredictionInputs inputs{cluster, model, profile, {}};
+  const auto expected = predict_seconds(inputs, by_speed);
+  ASSERT_TRUE(expected.is_ok()) << expected.status().message();
+  const auto found = search(inputs, options);
+  ASSERT_TRUE(found.is_ok()) << found.status().message();
+  EXPECT_LE(found.value().step_seconds, expected.value());
+}
+
 }  // namespace
 }  // namespace hdt::plan

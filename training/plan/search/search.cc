@@ -81,6 +81,11 @@ Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions&
       any_shape = ClassSearch(inputs, with, state).run() || any_shape;
       continue;
     }
+    // A shape that is looked at whole may use up the budget, so each gets its first plan before that.
+    for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
+      ShapeSearch(inputs, with, shape, state).play_first_plan();
+      return !state.ended_early;
+    });
     for_each_shape(inputs, options.most_replicas, [&](const Shape& shape) {
       any_shape = true;
       ShapeSearch(inputs, with, shape, state).run();

@@ -62,16 +62,29 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
   }
 }
 
+bool ShapeSearch::can_be_cut() const {
+  return options_.global_batch_size % shape_.micro_batch_size == 0 &&
+         micro_batches() >= static_cast<int64_t>(shape_.replicas.size());
+}
+
+void ShapeSearch::balance() {
+  for (size_t replica = 0; replica < shape_.replicas.size(); ++replica)
+    balanced_.push_back(balanced(static_cast<int>(replica)));
+}
+
+void ShapeSearch::play_first_plan() {
+  if (!can_be_cut() || missing()) return;
+  balance();
+  try_greedy();
+}
+
 // 1. Links depend on the nodes alone, so one look serves all plans of the shape.
 // 2. The best split of each replica by time alone, whose longest stage bounds all splits.
-// 3. A first plan, to cut with.
-// 4. All plans that may be better.
+// 3. All plans that may be better than the best so far.
 void ShapeSearch::run() {
-  const auto replicas = static_cast<int64_t>(shape_.replicas.size());
-  if (options_.global_batch_size % shape_.micro_batch_size != 0 || micro_batches() < replicas) return;
+  if (!can_be_cut()) return;
   if (const auto link = missing()) return state_.leave_out(*link);
-  for (int replica = 0; replica < replicas; ++replica) balanced_.push_back(balanced(replica));
-  try_greedy();
+  balance();
   std::vector<int64_t> counts;
   give_out(0, micro_batches(), counts);
 }

@@ -53,6 +53,10 @@ class ShapeSearch {
  public:
   ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
               SearchState& state);
+  // Plays one plan that is likely to be among the shape's best: the balanced splits, with micro-batches given
+  // out greedily. One prediction at most. search() calls it for all shapes first, each with an object of its
+  // own, so that the best of these plans cuts off most of every shape.
+  void play_first_plan();
   // Searches the whole shape. Does nothing if micro-batches of this size cannot make up the global
   // batch, if there are fewer of them than replicas, or if nodes that talk have no link: that is noted.
   void run();
@@ -60,6 +64,11 @@ class ShapeSearch {
  private:
   // The first link that every plan of the shape needs and does not have.
   std::optional<MissingLink> missing() const;
+
+  // Whether micro-batches of this size make up the global batch, with one for each replica.
+  bool can_be_cut() const;
+  // Fills in `balanced_`.
+  void balance();
 
   using Split = std::vector<int>;  // layers of each stage
 
@@ -81,7 +90,7 @@ class ShapeSearch {
   // The shortest longest stage (forward and backward of one micro-batch), and the split that has it. By
   // dynamic programming, without regard to memory.
   std::pair<double, Split> balanced(int replica) const;
-  // Plays the balanced splits with greedily chosen counts, to have a good plan to cut with.
+  // Plays the balanced splits with greedily chosen counts.
   void try_greedy();
   // Level 1: tries all numbers of micro-batches for the replicas from `replica` on, of which `left` are
   // left.

@@ -1,0 +1,95 @@
+// emulated_compute.cc: sleeps in the place of computing.
+#include "training/engine/emulated_compute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace hdt::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Waits until `seconds` after `begin`, and returns that moment, at which the device goes on.
+Clock::time_point wait_until(Clock::time_point begin, double seconds) {
+  const Clock::time_point end =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::this_thread::sleep_until(end);
+  return end;
+}
+
+class EmulatedCompute final : public StageCompute {
+ public:
+  EmulatedCompute(int first, std::vector<EmulatedUnit> units, const EmulatedUnit& before)
+      : range_{first, first + static_cast<int>(units.size())}, units_(std::move(units)), before_(before) {}
+
+  UnitRange units() const override { return range_; }
+  std::vector<TensorInfo> tensors(int unit) const override {
+    return {{.name = fmt::format("emulated.{}", unit),
+             .shape = {static_cast<int64_t>(at(unit).parameters)},
+             .weight_decay = false}};
+  }
+  // The memory is there for the messages alone.
+  void bind(int /*unit*/, std::span<float> /*parameters*/, std::span<float> /*gradients*/) override {}
+  void initialize(int /*unit*/, uint64_t /*seed*/) override {}
+  int sequence_length() const override { return 1; }
+  size_t activation_elements(int unit, size_t tokens) const override {
+    return (unit < range_.first ? before_ : at(unit)).output_floats * tokens;
+  }
+
+  // The last stage counts its samples, as tokens without a loss. A sample is two numbers: one that is read,
+  // and one that is a target only.
+  LossSum forward(int /*slot*/, std::span<const int64_t> samples, std::span<const float> /*input*/,
+                  std::span<float> output) override {
+    double seconds = 0;
+    for (const EmulatedUnit& unit : units_) seconds += unit.forward;
+    wait_until(Clock::now(), seconds);
+    return {0, output.empty() ? static_cast<int64_t>(samples.size() / 2) : 0};
+  }
+
+  void backward(int /*slot*/, std::span<const float> /*output_gradient*/, std::span<float> /*input_gradient*/,
+                const UnitDone& unit_done) override {
+    each_unit(unit_done, [](const EmulatedUnit& unit) { return unit.input_gradient + unit.weight_gradient; });
+  }
+
+  bool has_split_backward() const override { return true; }
+  void backward_input(int /*slot*/, std::span<const float> /*output_gradient*/,
+                      std::span<float> /*input_gradient*/) override {
+    double seconds = 0;
+    for (const EmulatedUnit& unit : units_) seconds += unit.input_gradient;
+    wait_until(Clock::now(), seconds);
+  }
+  void backward_weights(int /*slot*/, const UnitDone& unit_done) override {
+    each_unit(unit_done, [](const EmulatedUnit& unit) { return unit.weight_gradient; });
+  }
+
+ private:
+  const EmulatedUnit& at(int unit) const { return units_[static_cast<size_t>(unit - range_.first)]; }
+
+  // Waits for the units, last first. A device does not stop for what the rank does in unit_done(), such as
+  // starting a reduction.
+  template <typename Seconds>
+  void each_unit(const UnitDone& unit_done, Seconds seconds) const {
+    Clock::time_point now = Clock::now();
+    for (int unit = range_.end - 1; unit >= range_.first; --unit) {
+      now = wait_until(now, seconds(at(unit)));
+      unit_done(unit);
+    }
+  }
+
+  UnitRange range_;
+  std::vector<EmulatedUnit> units_;
+  EmulatedUnit before_;
+};
+
+}  // namespace
+
+std::unique_ptr<StageCompute> make_emulated_compute(int first, std::vector<EmulatedUnit> units,
+                                                    const EmulatedUnit& before) {
+  return std::make_unique<EmulatedCompute>(first, std::move(units), before);
+}
+
+}  // namespace hdt::training
