@@ -18,6 +18,8 @@
 #include "tools/common/flag_checks.h"
 #include "tools/common/tokenizer_flags.h"
 #include "tools/hdt-train/emulation.h"
+#include "tools/hdt-train/learning_rate_flags.h"
+#include "tools/hdt-train/megatron_flags.h"
 #include "tools/hdt-train/model_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
@@ -52,8 +54,6 @@ constexpr const char* kExamples =
 
 // A limit for counts that is far above any sensible value, and keeps products within 64 bits.
 constexpr int kMost = 1'000'000;
-// Short enough for small models; a run of fewer than 200 steps warms up for a tenth of them.
-constexpr int64_t kDefaultWarmUp = 20;  // steps
 // Bytes of memory will do as weights, too.
 constexpr double kMostWeight = 1e18;
 
@@ -115,15 +115,6 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
   app.add_option("--train-iters", flags.train_iters, "steps")
       ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--lr", trainer.learning_rate.peak, "learning rate after the warm-up")
-      ->check(not_negative)
-      ->capture_default_str();
-  app.add_option("--min-lr", flags.min_lr,
-                 "learning rate at the end of the cosine (default: a tenth of --lr)")
-      ->check(not_negative);
-  app.add_option("--lr-warmup-iters", flags.lr_warmup_iters,
-                 "steps of linear warm-up (default: 20, or fewer in a short run)")
-      ->check(whole(0, 1'000'000'000));
   app.add_option("--weight-decay", trainer.adamw.weight_decay)->check(not_negative)->capture_default_str();
   app.add_option("--adam-beta1", trainer.adamw.beta1)->check(fraction)->capture_default_str();
   app.add_option("--adam-beta2", trainer.adamw.beta2)->check(fraction)->capture_default_str();
@@ -362,14 +353,6 @@ std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
-  if (flags.min_lr.value_or(0) > flags.trainer.learning_rate.peak) {
-    return fmt::format("--min-lr {}: expected at most --lr {}", *flags.min_lr,
-                       flags.trainer.learning_rate.peak);
-  }
-  if (flags.lr_warmup_iters.value_or(0) > flags.train_iters) {
-    return fmt::format("--lr-warmup-iters {}: expected at most --train-iters {}", *flags.lr_warmup_iters,
-                       flags.train_iters);
-  }
   if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
     return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
   if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
@@ -415,12 +398,16 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_layout(app, flags);
   RecomputeFlags recompute;
   add_recomputation(app, recompute);
+  LearningRateFlags rate;
+  add_learning_rate(app, flags, rate);
   add_optimizer(app, flags);
   add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
   add_devices(app, flags, raw);
   add_emulation(app, flags);
+  MegatronFlags megatron;
+  add_megatron_flags(app, megatron);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -435,6 +422,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   Status taken = flags.plan_path.empty() ? Status::ok() : take_plan(app, flags);
   if (taken.is_ok()) taken = take_model(app, model, flags);
   if (taken.is_ok()) taken = take_recomputation(recompute, flags);
+  if (taken.is_ok()) taken = take_learning_rate(rate, flags);
+  if (taken.is_ok()) taken = take_megatron_flags(megatron, flags);
   if (taken.is_ok()) taken = take_emulation(app, flags);
   if (!taken.is_ok()) {
     parsed.exit_status = usage_error(taken.message());
@@ -443,11 +432,6 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
-  // Values that follow from several flags.
-  flags.trainer.learning_rate.total_steps = flags.train_iters;
-  flags.trainer.learning_rate.minimum = flags.min_lr.value_or(flags.trainer.learning_rate.peak / 10);
-  flags.trainer.learning_rate.warmup_steps =
-      flags.lr_warmup_iters.value_or(std::min(kDefaultWarmUp, flags.train_iters / 10));
   const bool has_vocabulary =
       app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.

@@ -41,10 +41,6 @@ struct TrainFlags {
   int recomputed_layers = 0;
   // Steps.
   int64_t train_iters = 500;
-  // No value: a tenth of the peak.
-  std::optional<double> min_lr;
-  // No value: 20 steps, or a tenth of a short run.
-  std::optional<int64_t> lr_warmup_iters;
   // Threads of a torch operation.
   int threads = 1;
 
@@ -91,6 +87,9 @@ struct TrainFlags {
   std::string sample_prompt = "And the ";
   // 0: always the likeliest token.
   double sample_temperature = 0.8;
+
+  // Flags of Megatron that change nothing here, each with the reason; rank 0 prints them.
+  std::vector<std::string> without_effect;
 
   // How many times slower each rank computes. Empty: no rank does. check_slow_down() compares its size
   // with the number of ranks.

@@ -84,6 +84,8 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
              format_grouped(layout.global_batch_size() * shape.sequence_length));
   if (const std::string recomputed = describe_recomputation(flags, layout); !recomputed.empty())
     fmt::print("recomputed layers: {}\n", recomputed);
+  if (!flags.without_effect.empty())
+    fmt::print("without effect: {}\n", fmt::join(flags.without_effect, "; "));
   std::fflush(stdout);
 }
 

@@ -61,8 +61,8 @@ void add_family(CLI::App& app, ModelFlags& model) {
 Status check_family(const CLI::App& app, const ModelShape& shape) {
   if (shape.family != training::ModelFamily::kGpt2) return Status::ok();
   for (const char* flag : {"--swiglu", "--use-rotary-position-embeddings", "--disable-bias-linear",
-                           "--group-query-attention", "--num-query-groups", "--rotary-base",
-                           "--rotary-seq-len-interpolation-factor", "--use-rope-scaling"}) {
+                           "--no-position-embedding", "--group-query-attention", "--num-query-groups",
+                           "--rotary-base", "--rotary-seq-len-interpolation-factor", "--use-rope-scaling"}) {
     if (app.get_option(flag)->count() > 0)
       return {Code::kInvalidArgument,
               fmt::format("{}: GPT-2 has GELU, learned positions, biases and a key a head", flag)};
@@ -94,11 +94,15 @@ void add_features(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
 }
 
 // Whether the flags are consistent, and what they mean, for a model that they alone describe.
-Status read_features(const CLI::App& app, const ModelFlags& model, ModelShape& shape) {
+Status read_features(const CLI::App& app, const ModelFlags& model, ModelShape& shape,
+                     std::vector<std::string>& without_effect) {
   const auto given = [&app](const char* flag) { return app.get_option(flag)->count() > 0; };
   const auto refused = [](std::string reason) { return Status(Code::kInvalidArgument, std::move(reason)); };
-  if (given("--num-query-groups") && !model.group_query_attention)
-    return refused("--num-query-groups: expected --group-query-attention, found none");
+  // Scripts of Megatron's forks have it so, and train a model with a key for each head.
+  if (given("--num-query-groups") && !model.group_query_attention) {
+    without_effect.push_back("--num-query-groups (as in Megatron, without --group-query-attention)");
+    shape.num_query_groups = 0;
+  }
   if (model.group_query_attention && !given("--num-query-groups"))
     return refused("--group-query-attention: expected --num-query-groups, found none");
   if (given("--rope-scaling-factor") && !model.use_rope_scaling)
@@ -187,7 +191,7 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
 Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flags) {
   ModelShape& shape = flags.shape;
   shape.num_layers = flags.layout.num_layers;
-  HDT_RETURN_IF_ERROR(read_features(app, model, shape));
+  HDT_RETURN_IF_ERROR(read_features(app, model, shape, flags.without_effect));
   if (!flags.load_hf.empty() && !model.config.empty())
     return {Code::kInvalidArgument, "--load-hf and --hf-config exclude each other: the folder has its own"};
   const std::string path = flags.load_hf.empty() ? model.config : flags.load_hf + "/config.json";

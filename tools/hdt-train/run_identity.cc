@@ -49,10 +49,11 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   HDT_RETURN_IF_ERROR(check_same(replicas, "layouts", messenger));
   const auto& trainer = flags.trainer;
   HDT_RETURN_IF_ERROR(check_same(
-      fmt::format("seed {}, {} iters, lr {} {} {}, decay {}, beta {} {}, eps {}, clip {}, bucket {}",
+      fmt::format("seed {}, {} iters, lr {} {} {} {} {}, decay {}, beta {} {}, eps {}, clip {}, bucket {}",
                   trainer.seed, flags.train_iters, trainer.learning_rate.peak, trainer.learning_rate.minimum,
-                  trainer.learning_rate.warmup_steps, trainer.adamw.weight_decay, trainer.adamw.beta1,
-                  trainer.adamw.beta2, trainer.adamw.epsilon, trainer.clip_gradient_norm,
+                  trainer.learning_rate.warmup_steps, trainer.learning_rate.total_steps,
+                  training::learning_rate_decay_name(trainer.learning_rate.decay), trainer.adamw.weight_decay,
+                  trainer.adamw.beta1, trainer.adamw.beta2, trainer.adamw.epsilon, trainer.clip_gradient_norm,
                   trainer.bucket_elements),
       "optimizer settings", messenger));
   HDT_RETURN_IF_ERROR(check_same(

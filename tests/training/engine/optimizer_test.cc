@@ -55,5 +55,21 @@ TEST(LearningRateTest, WarmsUpThenFallsToTheMinimum) {
     EXPECT_GT(learning_rate(options, step), learning_rate(options, step + 1));
 }
 
+TEST(LearningRateTest, DecaysOnALineOrNotAtAll) {
+  LearningRateOptions options{.peak = 1.0, .minimum = 0.2, .warmup_steps = 2, .total_steps = 12};
+  options.decay = LearningRateDecay::kLinear;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 6), 0.6);  // half of the way
+  EXPECT_DOUBLE_EQ(learning_rate(options, 11), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 50), 0.2);
+  options.decay = LearningRateDecay::kConstant;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 50), 1.0);
+  for (const char* name : {"cosine", "linear", "constant"})
+    EXPECT_STREQ(learning_rate_decay_name(learning_rate_decay_of(name).value()), name);
+  EXPECT_EQ(learning_rate_decay_of("step").status().message(),
+            "'step' given, expected cosine, linear or constant");
+}
+
 }  // namespace
 }  // namespace hdt::training

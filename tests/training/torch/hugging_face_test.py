@@ -316,7 +316,6 @@ class HuggingFace(unittest.TestCase):
         self.refused("replica 0 has 2 stages, but the model's embedding and head are one tensor", "--load-hf",
                      folder, layout=(2, ["--pipeline-model-parallel-size", "2", "--micro-batch-size", "1"]))
         for text, flags in {
-                "--num-query-groups: expected --group-query-attention": ["--num-query-groups", 2],
                 "--group-query-attention: expected --num-query-groups": ["--group-query-attention"],
                 "--rope-scaling-factor: expected --use-rope-scaling": ["--rope-scaling-factor", 2],
                 "exclude each other": ["--use-rope-scaling", "--rotary-seq-len-interpolation-factor", 2],

@@ -111,5 +111,37 @@ TEST(TrainFlags, DivergenceIsCalledSoWithStepAndRank) {
   EXPECT_EQ(two.output.find("training diverged"), two.output.rfind("training diverged")) << two.output;
 }
 
+// The flags of SynerFuse's run.sh that hdt-train has no use for, beside those of the model.
+TEST(TrainFlags, WhatChangesNothingIsTakenFromScriptsOfMegatron) {
+  const ProgramResult run = train(
+      kText +
+      " --use-flash-attn --no-position-embedding --swiglu --use-rotary-position-embeddings "
+      "--disable-bias-linear --attention-softmax-in-fp32 --lr-decay-style cosine --lr-warmup-fraction .01 "
+      "--attention-dropout 0 --hidden-dropout 0 --untie-embeddings-and-output-weights "
+      "--sequence-parallel --distributed-backend nccl --initial-loss-scale 65536 --min-loss-scale 1.0 "
+      "--loss-scale-window 1024 --transformer-impl transformer_engine --split 1 --timing-log-level 1 "
+      "--init-method-std 0.02 --num-query-groups 1 --use-distributed-optimizer");
+  EXPECT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(
+      run.output,
+      AllOf(HasSubstr("without effect: "), HasSubstr("--use-flash-attn (it changes how fast Megatron is)"),
+            HasSubstr("--distributed-backend (hdt-train communicates by HDT)"),
+            HasSubstr("--num-query-groups (as in Megatron, without --group-query-attention)")));
+  EXPECT_THAT(run.output, Not(HasSubstr("--init-method-std")));
+}
+
+TEST(TrainFlags, WhatMegatronHasAndHdtTrainDoesNotIsRefusedFlagByFlag) {
+  expect_refused(
+      train(kText + " --fp16 --num-experts 8 --init-method-std 0.01 --rampup-batch-size 1 2 3"), 2,
+      "hdt-train does not have what Megatron has by --init-method-std 0.01 (only 0.02); --fp16 (there is "
+      "no fp16); --num-experts (there are no mixtures of experts); --rampup-batch-size (a step's "
+      "samples are fixed)");
+  expect_refused(train(kText + " --lr-warmup-fraction .1 --lr-warmup-iters 1"), 2, "exclude each other");
+  expect_refused(train(kText + " --lr-decay-iters 3 --lr-warmup-iters 4"), 2,
+                 "--lr-warmup-iters 4: expected at most --lr-decay-iters 3");
+  expect_refused(train(kText + " --lr-decay-style step"), 2,
+                 "--lr-decay-style: 'step' given, expected cosine");
+}
+
 }  // namespace
 }  // namespace hdt::training::testing
