@@ -18,6 +18,7 @@
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/evaluating.h"
 #include "tools/hdt-train/lost_rank.h"
+#include "tools/hdt-train/memory_check.h"
 #include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/pretrained.h"
 #include "tools/hdt-train/reporter.h"
@@ -265,6 +266,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     if (flags.split.weight(part) > 0 && flags.eval_iters > 0)
       HDT_RETURN_IF_ERROR(make_sampler(flags, input, part, layout.global_batch_size()).status());
   }
+  HDT_RETURN_IF_ERROR(all_ready(check_memory(flags, layout, world), world));
   // 3. The outputs, before the model: what cannot be written must be known now, and not after hours. Only
   //    rank 0 has a reporter.
   std::unique_ptr<Reporter> reporter;

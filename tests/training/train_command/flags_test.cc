@@ -143,5 +143,13 @@ TEST(TrainFlags, WhatMegatronHasAndHdtTrainDoesNotIsRefusedFlagByFlag) {
                  "--lr-decay-style: 'step' given, expected cosine");
 }
 
+TEST(TrainFlags, AModelThatIsTooLargeForTheNodeIsRefusedBeforeItTakesMemory) {
+  const std::string large =
+      " --num-layers 400 --hidden-size 16384 --ffn-hidden-size 65536 --num-attention-heads 128";
+  const ProgramResult run = train(kText + large);
+  EXPECT_EQ(run.exit_status, 1) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("the ranks of this node need "), HasSubstr("GiB are missing")));
+}
+
 }  // namespace
 }  // namespace hdt::training::testing

@@ -1,0 +1,83 @@
+// available_memory.cc: reads the kernel's figures.
+#include "base/available_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace hdt {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The number behind a word that begins a line, as in "inactive_file 4096".
+std::optional<int64_t> number_behind(const std::string& word, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string first;
+    int64_t number = 0;
+    if (words >> first >> number && first == word) return number;
+  }
+  return std::nullopt;
+}
+
+// The names of one version's files.
+struct Files {
+  const char* limit;
+  const char* usage;
+  const char* droppable;  // the word in memory.stat for page cache that is not in use, children included
+};
+constexpr Files kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
+constexpr Files kVersion2 = {"/memory.max", "/memory.current", "inactive_file"};
+
+// What the limit of one folder leaves; nothing if it has none ("max", or a number that no machine has).
+std::optional<int64_t> left_in(const std::string& folder, const Files& files) {
+  constexpr int64_t kNoLimit = int64_t{1} << 60;
+  std::istringstream limit_text(text_of(folder + files.limit));
+  std::istringstream usage_text(text_of(folder + files.usage));
+  int64_t limit = 0;
+  int64_t usage = 0;
+  if (!(limit_text >> limit) || limit >= kNoLimit || !(usage_text >> usage)) return std::nullopt;
+  const int64_t droppable = number_behind(files.droppable, text_of(folder + "/memory.stat")).value_or(0);
+  return std::max<int64_t>(0, limit - usage + std::min(droppable, usage));
+}
+
+}  // namespace
+
+std::optional<int64_t> available_memory_bytes() {
+  return available_memory_bytes(text_of("/proc/meminfo"), text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
+}
+
+std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const std::string& self_cgroup,
+                                              const std::string& mount) {
+  std::optional<int64_t> least = number_behind("MemAvailable:", meminfo);
+  if (least) *least *= 1024;
+  // "0::PATH" is the group of version 2; "4:memory:PATH", or "4:cpu,memory:PATH", that of version 1.
+  std::istringstream lines(self_cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool version_2 = controllers == ",,";
+    if (!version_2 && controllers.find(",memory,") == std::string::npos) continue;
+    const std::string root = version_2 ? mount : mount + "/memory";
+    // Every ancestor's limit counts. A container sees its own group as the root.
+    for (std::string path = line.substr(second + 1); !path.empty();) {
+      const auto left = left_in(root + (path == "/" ? "" : path), version_2 ? kVersion2 : kVersion1);
+      if (left) least = std::min(least.value_or(*left), *left);
+      if (path == "/") break;
+      const size_t slash = path.rfind('/');
+      path = slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+    }
+  }
+  return least;
+}
+
+}  // namespace hdt

@@ -1,0 +1,22 @@
+// available_memory.h: how much memory a process may still take before the kernel ends one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace hdt {
+
+// Bytes that this process and others of its cgroup can still take: the smallest of what the machine has
+// available (MemAvailable) and of what the limits of the cgroup and its ancestors leave, page cache that can
+// be dropped included. Swap does not count. Nothing if the kernel does not say. Reads /proc and /sys at each
+// call.
+std::optional<int64_t> available_memory_bytes();
+
+// The same from files of another place, for tests. `meminfo` and `self_cgroup` are the texts of /proc/meminfo
+// and /proc/self/cgroup; `mount` is the folder with the hierarchies, "/sys/fs/cgroup". Version 2 of cgroups,
+// and the memory controller of version 1.
+std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const std::string& self_cgroup,
+                                              const std::string& mount);
+
+}  // namespace hdt
