@@ -2,19 +2,22 @@
 #include "training/torch/attention.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/full.h>
 
 #include <cmath>
 #include <limits>
 
 namespace hdt::training {
 
-at::Tensor future_mask(int64_t length) { return at::ones({length, length}, at::kBool).triu(1); }
+at::Tensor future_mask(int64_t length, at::ScalarType type) {
+  return at::full({length, length}, -std::numeric_limits<double>::infinity(), type).triu(1);
+}
 
-// The heads of a group lie below each other in one matrix, so keys and values are not repeated. The scale
-// 1 / sqrt(size) is applied to the query, which is smaller than the scores. Masked scores become 0 in the
-// softmax.
+// The heads of a group lie below each other in one matrix, so keys and values are not repeated. Scale and
+// mask are part of the product: the mask is what its result is added to, and so a score of the future becomes
+// 0 in the softmax. Neither takes a pass over the scores, forward or backward.
 at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const at::Tensor& future) {
   const int64_t batch = query.size(0);
@@ -23,16 +26,15 @@ at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, cons
   const int64_t size = query.size(3);
   const int64_t groups = key.size(2);
   const int64_t shared = heads / groups;
-  const at::Tensor q = (query.view({batch, length, groups, shared, size}).permute({0, 2, 3, 1, 4}) /
-                        std::sqrt(static_cast<double>(size)))
-                           .reshape({batch, groups, shared * length, size});
-  const at::Tensor k = key.transpose(1, 2);
-  const at::Tensor v = value.transpose(1, 2);
-  const at::Tensor mask = future.narrow(0, 0, length).narrow(1, 0, length);
-  const at::Tensor scores = at::matmul(q, k.transpose(-2, -1))
-                                .view({batch, groups, shared, length, length})
-                                .masked_fill(mask, -std::numeric_limits<double>::infinity());
-  const at::Tensor mixed = at::matmul(scores.softmax(-1).view({batch, groups, shared * length, length}), v);
+  const at::Tensor q = query.view({batch, length, groups, shared, size})
+                           .permute({0, 2, 3, 1, 4})
+                           .reshape({batch * groups, shared * length, size});
+  const at::Tensor k = key.transpose(1, 2).reshape({batch * groups, length, size});
+  const at::Tensor v = value.transpose(1, 2).reshape({batch * groups, length, size});
+  const at::Tensor mask = future.narrow(0, 0, length).narrow(1, 0, length).repeat({shared, 1});
+  const at::Tensor scores =
+      at::baddbmm(mask, q, k.transpose(-2, -1), 1, 1 / std::sqrt(static_cast<double>(size)));
+  const at::Tensor mixed = at::bmm(scores.softmax(-1), v);
   return mixed.view({batch, groups, shared, length, size})
       .permute({0, 3, 1, 2, 4})
       .reshape({batch, length, heads * size});

@@ -7,8 +7,9 @@
 
 namespace hdt::training {
 
-// [T, T], true where the key lies after the query, for up to `length` tokens.
-at::Tensor future_mask(int64_t length);
+// [T, T], for up to `length` tokens: what is added to the scores of type `type`. Minus infinity where the key
+// lies after the query, else 0.
+at::Tensor future_mask(int64_t length, at::ScalarType type);
 
 // Query [B, T, heads, size], key and value [B, T, groups, size] to [B, T, heads * size]. Heads that follow
 // each other share a group of keys and values (Ainslie et al. 2023: "GQA"); heads must be a multiple of

@@ -24,8 +24,8 @@ Projection projection(const Parameters& parameters, Gpt2Parameter place) {
 
 }  // namespace
 
-Gpt2Layers::Gpt2Layers(const ModelShape& shape)
-    : shape_(shape), future_(future_mask(shape.sequence_length)) {}
+Gpt2Layers::Gpt2Layers(const ModelShape& shape, at::ScalarType type)
+    : shape_(shape), future_(future_mask(shape.sequence_length, type)) {}
 
 std::vector<ParameterShape> Gpt2Layers::parameters(int unit) const {
   const int64_t hidden = shape_.hidden_size;

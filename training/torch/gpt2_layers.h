@@ -9,7 +9,7 @@ namespace hdt::training {
 // Matrices are [in, out], as GPT-2's are in Hugging Face's library.
 class Gpt2Layers final : public ModelLayers {
  public:
-  explicit Gpt2Layers(const ModelShape& shape);
+  Gpt2Layers(const ModelShape& shape, at::ScalarType type);
 
   std::vector<ParameterShape> parameters(int unit) const override;
   at::Tensor embedding(const Parameters& parameters, const at::Tensor& tokens) const override;

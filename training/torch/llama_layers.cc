@@ -3,10 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/rsqrt.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 #include <numbers>
 
 #include "training/torch/attention.h"
+#include "training/torch/layer_functions.h"
 
 namespace hdt::training {
 namespace {
@@ -44,18 +42,11 @@ std::vector<double> frequencies(const ModelShape& shape) {
   return all;
 }
 
-// Rotary embeddings (Su et al. 2021: "RoFormer"): rotates the pairs (i, i + head_size / 2) of the last
-// dimension by the angle of their position. `input` is [B, T, heads, head_size].
-at::Tensor rotate(const at::Tensor& input, const at::Tensor& cosine, const at::Tensor& sine) {
-  const std::vector<at::Tensor> halves = input.chunk(2, -1);
-  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
-}
-
 }  // namespace
 
 // Angles are computed in double, as large positions lose digits in float.
 LlamaLayers::LlamaLayers(const ModelShape& shape, at::ScalarType type)
-    : shape_(shape), future_(future_mask(shape.sequence_length)) {
+    : shape_(shape), future_(future_mask(shape.sequence_length, type)) {
   const at::Tensor positions = at::arange(shape.sequence_length, at::kDouble).unsqueeze(1);
   const at::Tensor angles = (positions * at::tensor(frequencies(shape), at::kDouble)).unsqueeze(1);
   cosine_ = angles.cos().to(type);
@@ -87,9 +78,8 @@ at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor
   return at::embedding(parameters[0], tokens);
 }
 
-// Zhang and Sennrich 2019: "Root mean square layer normalization". The norm is over the last dimension.
 at::Tensor LlamaLayers::norm(const at::Tensor& input, const at::Tensor& weight) const {
-  return input * at::rsqrt(input.square().mean(-1, true) + shape_.norm_epsilon) * weight;
+  return rms_norm(input, weight, shape_.norm_epsilon);
 }
 
 // Query and key are rotated in one pass.
@@ -107,15 +97,13 @@ at::Tensor LlamaLayers::attention(const Parameters& parameters, WeightGradients&
   return linear(mixed, {parameters[kAttentionOut]}, gradients);
 }
 
-// Both blocks add to the residual stream: attention, then SwiGLU (Shazeer 2020: "GLU variants improve
-// transformer").
+// Both blocks add to the residual stream: attention, then the MLP.
 at::Tensor LlamaLayers::layer(const Parameters& parameters, WeightGradients& gradients,
                               const at::Tensor& input) const {
   const at::Tensor attended =
       input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]));
-  const std::vector<at::Tensor> gate_up =
-      linear(norm(attended, parameters[kMlpNorm]), {parameters[kGateUp]}, gradients).chunk(2, -1);
-  return attended + linear(at::silu(gate_up[0]) * gate_up[1], {parameters[kDown]}, gradients);
+  const at::Tensor gate_up = linear(norm(attended, parameters[kMlpNorm]), {parameters[kGateUp]}, gradients);
+  return attended + linear(swiglu(gate_up), {parameters[kDown]}, gradients);
 }
 
 at::Tensor LlamaLayers::final_norm(const Parameters& parameters, const at::Tensor& input) const {

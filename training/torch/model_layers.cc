@@ -7,7 +7,7 @@
 namespace hdt::training {
 
 std::unique_ptr<ModelLayers> make_layers(const ModelShape& shape, at::ScalarType type) {
-  if (shape.family == ModelFamily::kGpt2) return std::make_unique<Gpt2Layers>(shape);
+  if (shape.family == ModelFamily::kGpt2) return std::make_unique<Gpt2Layers>(shape, type);
   return std::make_unique<LlamaLayers>(shape, type);
 }
 
