@@ -103,8 +103,8 @@ void warn_of_slow_blas(const Communicator& world) {
   if (!warning.empty()) fmt::print(stderr, "hdt-train: {}\n", warning);
 }
 
-// Each step frees and takes the same tensors again. The C library would give the large ones back to the kernel,
-// which clears their pages each time they are touched anew: up to 5 % of a step.
+// Each step frees and takes the same tensors again. The C library would give the large ones back to the
+// kernel, which clears their pages each time they are touched anew: up to 5 % of a step.
 void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
