@@ -187,8 +187,17 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->capture_default_str();
   app.add_option("--sample-prompt", flags.sample_prompt, "what the generated text continues")
       ->capture_default_str();
-  app.add_option("--sample-temperature", flags.sample_temperature, "0: always the likeliest token")
+  app.add_option("--sample-temperature", flags.sampling.temperature, "0: always the likeliest token")
       ->check(number(0, 100))
+      ->capture_default_str();
+  app.add_option("--sample-top-k", flags.sampling.top_k,
+                 "draw from so many of the likeliest tokens; 0: from all")
+      ->check(whole(0, kMost))
+      ->capture_default_str();
+  app.add_option("--sample-top-p", flags.sampling.top_p,
+                 "draw from the likeliest tokens, as few as have together this probability (after "
+                 "--sample-top-k); 0 or 1: from all")
+      ->check(number(0, 1))
       ->capture_default_str();
 }
 

@@ -11,6 +11,7 @@
 #include "training/data/data_split.h"
 #include "training/data/tokenizer_choice.h"
 #include "training/engine/layout_flags.h"
+#include "training/engine/sampling.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
 #include "training/torch/model_shape.h"
@@ -85,8 +86,8 @@ struct TrainFlags {
   int sample_tokens = 0;
   // The generated text continues it.
   std::string sample_prompt = "And the ";
-  // 0: always the likeliest token.
-  double sample_temperature = 0.8;
+  // How its tokens are drawn.
+  training::Sampling sampling = {.temperature = 0.8};
 
   // Flags of Megatron that change nothing here, each with the reason; rank 0 prints them.
   std::vector<std::string> without_effect;

@@ -69,8 +69,9 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   HDT_RETURN_IF_ERROR(
       check_same(fmt::format("every {} steps", flags.check_weights), "checks of weights", messenger));
   HDT_RETURN_IF_ERROR(
-      check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
-                             flags.sample_temperature, flags.sample_prompt),
+      check_same(fmt::format("sample {} tokens, temperature {}, top-k {}, top-p {}, prompt {}",
+                             flags.sample_tokens, flags.sampling.temperature, flags.sampling.top_k,
+                             flags.sampling.top_p, flags.sample_prompt),
                  "sampling", messenger));
   HDT_RETURN_IF_ERROR(check_same(data + (flags.eod_mask_loss ? ", --eod-mask-loss" : ""), "data", messenger));
   HDT_RETURN_IF_ERROR(check_same(

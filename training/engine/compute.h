@@ -79,10 +79,14 @@ class StageCompute {
 class TextCompute : public StageCompute {
  public:
   virtual int64_t vocab_size() const = 0;
-  // Forward only, of one text of at most sequence_length() tokens. Every stage gets all tokens. The last
-  // stage fills `logits` (vocab_size() floats) for the token after the last one.
-  virtual void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
-                     std::span<float> logits) = 0;
+  // Forward only, of `tokens`, which come at `position` of one text: so many tokens were given before, by
+  // earlier calls, and the stage keeps what it needs of them (keys and values). `position` is at most the
+  // number of tokens given so far; what was given from there on is forgotten, and 0 begins another text. The
+  // text has at most sequence_length() tokens. Every stage gets all tokens; `input` and `output` are those of
+  // `tokens`. The last stage fills `logits` (vocab_size() floats) for the token after the last one.
+  // Parameters must not change between the calls for one text.
+  virtual void infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
+                     std::span<float> output, std::span<float> logits) = 0;
 };
 
 }  // namespace hdt::training

@@ -90,10 +90,10 @@ class SlowedCompute final : public TextCompute {
     piece.stretch(factor_);
   }
 
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
-             std::span<float> logits) override {
+  void infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
+             std::span<float> output, std::span<float> logits) override {
     const Piece piece;
-    compute_->infer(tokens, input, output, logits);
+    compute_->infer(tokens, position, input, output, logits);
     piece.stretch(factor_);
   }
 

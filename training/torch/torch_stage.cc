@@ -196,9 +196,10 @@ class TorchStage final : public TextCompute {
     }
   }
 
-  // As forward() without graphs and without a slot. Only the last position's logits are wanted.
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
-             std::span<float> logits) override {
+  // As forward() without graphs and without a slot, but with a cache for each layer. Only the last position's
+  // logits are wanted.
+  void infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
+             std::span<float> output, std::span<float> logits) override {
     const c10::AutoGradMode no_gradients(false);
     const auto length = static_cast<int64_t>(tokens.size());
     at::Tensor flow = input.empty()
@@ -207,8 +208,10 @@ class TorchStage final : public TextCompute {
     for (int unit = units_.first; unit < units_.end; ++unit) {
       if (is_head(unit))
         copy_out(linear(final_norm(flow.select(1, length - 1)), {head_matrix()}, weight_gradients_), logits);
+      else if (unit == 0)
+        flow = layers_->embedding(unit_tensors(unit), flow, position);
       else
-        flow = body_forward(unit, flow);
+        flow = layers_->layer(unit_tensors(unit), weight_gradients_, flow, cache_of(unit, position));
     }
     if (!output.empty()) copy_out(flow, output);
   }
@@ -247,11 +250,18 @@ class TorchStage final : public TextCompute {
   }
 
   at::Tensor layer_forward(int unit, const at::Tensor& input) {
-    return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+    return layers_->layer(unit_tensors(unit), weight_gradients_, input, nullptr);
   }
   // A unit before the head.
   at::Tensor body_forward(int unit, const at::Tensor& input) {
-    return unit == 0 ? layers_->embedding(unit_tensors(unit), input) : layer_forward(unit, input);
+    return unit == 0 ? layers_->embedding(unit_tensors(unit), input, 0) : layer_forward(unit, input);
+  }
+  // The layer's, with the tokens before `position`.
+  KeyValueCache* cache_of(int unit, int64_t position) {
+    caches_.resize(units_.size());
+    KeyValueCache& cache = caches_[unit - units_.first];
+    cache.rewind(position);
+    return &cache;
   }
   at::Tensor final_norm(const at::Tensor& input) {
     return layers_->final_norm(unit_tensors(shape_.num_layers + 1), input);
@@ -271,6 +281,7 @@ class TorchStage final : public TextCompute {
   WeightGradients weight_gradients_;
   std::vector<std::vector<at::Tensor>> parameters_;  // by unit
   std::vector<std::vector<Saved>> slots_;            // by slot, unit; grows as slots are used
+  std::vector<KeyValueCache> caches_;                // by unit, of the text of infer()
 };
 
 }  // namespace

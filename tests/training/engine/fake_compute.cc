@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <stdexcept>
 #include <utility>
 
 namespace hdt::training::testing {
@@ -218,8 +219,13 @@ void FakeCompute::backward_weights(int slot, const UnitDone& unit_done) {
   slots_.erase(slot);
 }
 
-void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> input,
+void FakeCompute::infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
                         std::span<float> output, std::span<float> logits) {
+  if (position < 0 || static_cast<size_t>(position) > text_.size())
+    throw std::logic_error("a gap in the text");
+  text_.resize(static_cast<size_t>(position));
+  text_.insert(text_.end(), tokens.begin(), tokens.end());
+  if (text_.size() > static_cast<size_t>(shape_.sequence_length)) throw std::logic_error("a text too long");
   Rows flow = received(units_.first - 1, input);
   Rows unused;
   for (int unit = units_.first; unit < units_.end; ++unit) {
@@ -232,7 +238,11 @@ void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> 
     }
   }
   hand_on(units_.end - 1, flow, output);
-  if (!logits.empty()) std::ranges::copy(std::span(flow).last(logits.size()), logits.begin());
+  if (logits.empty()) return;
+  int64_t hash = 0;
+  for (const int64_t token : text_) hash = (hash * 31 + token) % shape_.vocab;
+  const auto last = std::span(flow).last(logits.size());
+  std::ranges::rotate_copy(last, last.begin() + hash, logits.begin());
 }
 
 }  // namespace hdt::training::testing

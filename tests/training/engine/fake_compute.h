@@ -2,6 +2,8 @@
 // torch.
 //
 // Embedding, then layers y = x + tanh(x W + b), then softmax cross entropy of x H; every token on its own.
+// When it generates text, the logits depend on all tokens of the text, so that one that is lost or comes
+// twice shows.
 #pragma once
 
 #include <map>
@@ -41,8 +43,8 @@ class FakeCompute final : public TextCompute {
   void backward_input(int slot, std::span<const float> output_gradient,
                       std::span<float> input_gradient) override;
   void backward_weights(int slot, const UnitDone& unit_done) override;
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
-             std::span<float> logits) override;
+  void infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
+             std::span<float> output, std::span<float> logits) override;
 
   int greatest_in_flight() const { return greatest_in_flight_; }
 
@@ -78,6 +80,7 @@ class FakeCompute final : public TextCompute {
   FakeShape shape_;
   UnitRange units_;
   std::map<int, Unit> bound_;
+  std::vector<int64_t> text_;  // what infer() was given
   std::map<int, Saved> slots_;
   int greatest_in_flight_ = 0;
 };

@@ -224,7 +224,7 @@ TEST(TorchStageTest, InferenceAgreesWithTraining) {
   double loss = 0;
   std::vector<float> logits(shape.vocab_size);
   for (int64_t seen = 1; seen <= shape.sequence_length; ++seen) {
-    stage.compute->infer(std::span(tokens).first(seen), {}, {}, logits);
+    stage.compute->infer(std::span(tokens).first(seen), 0, {}, {}, logits);
     double total = 0;
     for (const float logit : logits) total += std::exp(double{logit});
     loss += std::log(total) - logits[tokens[seen]];
