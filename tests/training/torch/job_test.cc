@@ -215,6 +215,24 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
   EXPECT_GT(std::filesystem::file_size(scratch_.path("curve.svg")), 500U);
 }
 
+// A stage keeps keys and values of its own; the text goes past the context of 32 tokens (kModel).
+TEST_F(JobTest, DrawsWhatItsFlagsAllow) {
+  const auto sample = [](const std::string& flags) {
+    const ProgramResult run = run_program(
+        kProgram + kModel + " --micro-batch-size 2 --train-iters 5 --sample-tokens 50" + flags, kTimeLimit);
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    const size_t at = run.output.find("sample:\n");
+    EXPECT_NE(at, std::string::npos) << run.output;
+    return at == std::string::npos ? run.output : run.output.substr(at);
+  };
+  const std::string greedy = sample(" --sample-temperature 0");
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-k 1"), greedy);
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-p 0.000001"), greedy);
+  const std::string drawn = sample(" --sample-temperature 1 --sample-top-k 40 --sample-top-p 0.9");
+  EXPECT_NE(drawn, greedy);
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-k 40 --sample-top-p 0.9"), drawn);
+}
+
 // Files that hdt-plan can use: of both emulated devices everything, with links between and inside their
 // nodes.
 TEST_F(JobTest, ProfilesThisMachineForThePlanner) {

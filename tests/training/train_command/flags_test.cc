@@ -16,7 +16,7 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                    flag + ": '" + value + "' given; expected a number from ");
   };
   for (const char* flag : {"--lr", "--min-lr", "--weight-decay", "--adam-beta1", "--adam-beta2", "--adam-eps",
-                           "--clip-grad", "--sample-temperature"})
+                           "--clip-grad", "--sample-temperature", "--sample-top-p"})
     expect_no_number(flag, "nan");
   for (const char* value : {"inf", "-1", "1e39", "abc"}) expect_no_number("--lr", value);
   expect_refused(train(kText + " --adam-eps 0"), 2, "--adam-eps: '0' given");
@@ -24,6 +24,10 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                  "--lr-warmup-iters: 'nan' given; expected a whole number from 0 to 1000000000");
   expect_refused(train(kText + " --train-iters 1e6"), 2,
                  "--train-iters: '1e6' given; expected a whole number");
+  expect_refused(train(kText + " --sample-top-p 1.1"), 2,
+                 "--sample-top-p: '1.1' given; expected a number from 0 to 1");
+  expect_refused(train(kText + " --sample-top-k -1"), 2,
+                 "--sample-top-k: '-1' given; expected a whole number from 0");
   expect_refused(train(kText + " --hidden-size 064"), 2,
                  "--hidden-size: '064' given; expected a whole number");
   expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
