@@ -324,7 +324,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     resume.reset();  // its files are not needed any more
     if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
   } else if (origin.pretrained) {
-    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, trainer.value()->memory()), world));
+    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, *trainer.value()->optimizer()), world));
     if (rank == 0) fmt::print("begins with the model in {}\n", flags.load_hf);
     origin.pretrained.reset();
   }

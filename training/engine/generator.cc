@@ -36,22 +36,30 @@ Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute
   const bool last = position.stage == last_stage;
   const UnitRange units = compute.units();
   const auto context = static_cast<size_t>(compute.sequence_length());
-  std::vector<float> input;
-  std::vector<float> output;
+  // Memory of the compute's type for the activations of as many tokens as are seen.
+  const auto resized = [&](std::vector<std::byte>& memory, int unit, size_t seen) {
+    const size_t elements = compute.activation_elements(unit, seen);
+    memory.resize(elements * bytes_of(compute.type()));
+    return TypedSpan(compute.type(), memory.data(), elements);
+  };
+  std::vector<std::byte> input_memory;
+  std::vector<std::byte> output_memory;
   std::vector<float> logits(last ? compute.vocab_size() : 0);
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
   for (int i = 0; i < options.tokens; ++i) {
     // Steps for each token: receive, compute, send, draw, broadcast.
     const std::span<const int64_t> seen = std::span(tokens).last(std::min(tokens.size(), context));
+    TypedSpan input;
+    TypedSpan output;
     if (!first) {
-      input.resize(compute.activation_elements(units.first - 1, seen.size()));
+      input = resized(input_memory, units.first - 1, seen.size());
       // Activations of the stage before, whose size depends on the tokens seen.
       Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
       if (!received.is_ok()) return received.status();
       HDT_RETURN_IF_ERROR(received.value()->wait());
     }
-    if (!last) output.resize(compute.activation_elements(units.end - 1, seen.size()));
+    if (!last) output = resized(output_memory, units.end - 1, seen.size());
     compute.infer(seen, input, output, logits);
     if (!last) {
       Result<Pending> sent = messenger.send_to_stage(position.stage + 1, output);

@@ -52,7 +52,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
       if (from.empty()) break;
       const Saved& saved = from.at(tensor.info->name);
       ASSERT_EQ(saved.shape, tensor.info->shape);
-      std::ranges::copy(saved.parameters, tensor.parameters.begin());
+      set_parameters(tensor, saved.parameters);
       const auto part = [&](const std::vector<float>& whole) {
         return std::span(whole).subspan(tensor.first, tensor.exp_avg.size());
       };
@@ -70,7 +70,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
     for (const TensorState& tensor : written.value().tensors) {
       Saved& saved = state[tensor.info->name];
       saved.shape = tensor.info->shape;
-      saved.parameters.assign(tensor.parameters.begin(), tensor.parameters.end());
+      saved.parameters.assign(tensor.master.begin(), tensor.master.end());
       saved.exp_avg.assign(tensor.exp_avg.begin(), tensor.exp_avg.end());
       saved.exp_avg_sq.assign(tensor.exp_avg_sq.begin(), tensor.exp_avg_sq.end());
       ++saved.times;
