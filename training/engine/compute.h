@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "training/engine/element_type.h"
 #include "training/engine/layout.h"
+#include "training/engine/number_type.h"
 #include "training/engine/tensor_info.h"
 
 namespace hdt::training {
@@ -33,7 +33,7 @@ class StageCompute {
   virtual ~StageCompute() = default;
 
   // The type of parameters, of activations and of their gradients. The same on all ranks.
-  virtual ElementType type() const { return ElementType::kFloat32; }
+  virtual NumberType type() const { return NumberType::kFloat32; }
   // The units of the stage. A unit's parameters are the same whatever the layout.
   virtual UnitRange units() const = 0;
   // A unit's tensors in the order in which they lie in its memory, without gaps.

@@ -26,8 +26,8 @@ Result<std::optional<Communicator>> split(Communicator& world, int color, int ke
   return made;
 }
 
-hdtDataType_t data_type_of(ElementType type) {
-  return type == ElementType::kBFloat16 ? HDT_BFLOAT16 : HDT_FLOAT32;
+hdtDataType_t data_type_of(NumberType type) {
+  return type == NumberType::kBFloat16 ? HDT_BFLOAT16 : HDT_FLOAT32;
 }
 
 // The values as libhdt takes them: SendBuffer (const void) or RecvBuffer (void).
@@ -68,7 +68,7 @@ class HdtMessenger final : public Messenger {
   int size() const override { return world_.size(); }
 
   // libhdt sends from and receives into such memory without a copy.
-  Result<TypedMemory> allocate(ElementType type, size_t elements) override {
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
     Memory<std::byte> memory;
     HDT_RETURN_IF_ERROR(status_of([&] { memory = Memory<std::byte>(elements * bytes_of(type)); }));
     return TypedMemory(type, elements,

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "training/engine/element_type.h"
+#include "training/engine/number_type.h"
 
 namespace hdt::training {
 
@@ -39,7 +39,7 @@ class Messenger {
   virtual int size() const = 0;
 
   // Zeroed memory for so many elements, of the kind from which messages are fastest.
-  virtual Result<TypedMemory> allocate(ElementType type, size_t elements) = 0;
+  virtual Result<TypedMemory> allocate(NumberType type, size_t elements) = 0;
 
   // Between the stages of this rank's replica. The n-th send to a stage matches that stage's n-th
   // receive from this one, and both must have the same type and length.

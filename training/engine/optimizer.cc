@@ -78,7 +78,7 @@ void Optimizer::share_out_writing(const std::vector<OwnerSet>& sets, int rank) {
 void Optimizer::update(int64_t step, double learning_rate, double gradient_scale) {
   const TypedSpan parameters = memory_.all_parameters();
   const TypedSpan gradients = memory_.all_gradients();
-  const bool is_direct = !has_masters() && gradients.type() == ElementType::kFloat32;
+  const bool is_direct = !has_masters() && gradients.type() == NumberType::kFloat32;
   std::vector<float> converted;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const TensorState& tensor = tensors_[i];
@@ -87,12 +87,12 @@ void Optimizer::update(int64_t step, double learning_rate, double gradient_scale
       const size_t count = std::min(size, tensor.master.size() - at);
       const size_t start = places_[i].start + tensor.first + at;
       const TypedSpan summed = gradients.subspan(start, count);
-      if (summed.type() != ElementType::kFloat32) {
+      if (summed.type() != NumberType::kFloat32) {
         converted.resize(count);
         convert(summed, converted);
       }
       const std::span<const float> used =
-          summed.type() == ElementType::kFloat32 ? std::span<const float>(summed.as<float>()) : converted;
+          summed.type() == NumberType::kFloat32 ? std::span<const float>(summed.as<float>()) : converted;
       const std::span<float> master = tensor.master.subspan(at, count);
       adamw_update({master, used, tensor.exp_avg.subspan(at, count), tensor.exp_avg_sq.subspan(at, count)},
                    options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),

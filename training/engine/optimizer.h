@@ -74,7 +74,7 @@ class Optimizer {
   };
   void add_tensors(size_t bucket);
   // Whether masters are memory of their own.
-  bool has_masters() const { return memory_.all_parameters().type() != ElementType::kFloat32; }
+  bool has_masters() const { return memory_.all_parameters().type() != NumberType::kFloat32; }
   // Decides which owner writes which tensor.
   void share_out_writing(const std::vector<OwnerSet>& sets, int rank);
 

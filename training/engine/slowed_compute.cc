@@ -39,7 +39,7 @@ class SlowedCompute final : public TextCompute {
   SlowedCompute(std::unique_ptr<TextCompute> compute, double factor)
       : compute_(std::move(compute)), factor_(factor) {}
 
-  ElementType type() const override { return compute_->type(); }
+  NumberType type() const override { return compute_->type(); }
   UnitRange units() const override { return compute_->units(); }
   std::vector<TensorInfo> tensors(int unit) const override { return compute_->tensors(unit); }
   void bind(int unit, TypedSpan parameters, TypedSpan gradients) override {

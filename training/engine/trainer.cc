@@ -19,15 +19,15 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
   if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
-  if (options.gradients != ElementType::kFloat32 && options.gradients != compute.type()) {
+  if (options.gradients != NumberType::kFloat32 && options.gradients != compute.type()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("gradients in {} of parameters in {}: expected fp32 or the parameters' type",
-                              element_type_name(options.gradients), element_type_name(compute.type())));
+                              number_type_name(options.gradients), number_type_name(compute.type())));
   }
-  if (options.update && compute.type() != ElementType::kFloat32) {
+  if (options.update && compute.type() != NumberType::kFloat32) {
     return Status(Code::kInvalidArgument,
                   fmt::format("an update of the caller's: expected parameters in fp32, found {}",
-                              element_type_name(compute.type())));
+                              number_type_name(compute.type())));
   }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
   if (options.shards.sharded && options.update) {

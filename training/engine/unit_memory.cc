@@ -9,7 +9,7 @@ namespace hdt::training {
 // Units start on a cache line, so that no two share one.
 constexpr size_t kUnitAlignment = 64;
 
-Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenger, ElementType gradients) {
+Result<UnitMemory> UnitMemory::create(StageCompute& compute, Messenger& messenger, NumberType gradients) {
   // Gradients are not smaller, so their units start on a line, too.
   const size_t alignment = kUnitAlignment / bytes_of(compute.type());
   UnitMemory memory;

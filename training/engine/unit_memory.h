@@ -17,7 +17,7 @@ class UnitMemory {
   // Allocates for the units of `compute` and binds them. Parameters are of the compute's type, gradients of
   // that one or fp32. kSystem and others: what the messenger reports.
   static Result<UnitMemory> create(StageCompute& compute, Messenger& messenger,
-                                   ElementType gradients = ElementType::kFloat32);
+                                   NumberType gradients = NumberType::kFloat32);
 
   UnitRange units() const { return units_; }
   // The tensors of a unit, in the order in which they lie in memory.

@@ -26,8 +26,8 @@
 namespace hdt::training {
 namespace {
 
-at::ScalarType scalar_type_of(ElementType type) {
-  return type == ElementType::kBFloat16 ? at::kBFloat16 : at::kFloat;
+at::ScalarType scalar_type_of(NumberType type) {
+  return type == NumberType::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
 // A tensor on memory that it does not own. torch has no read-only tensors; inputs and received gradients
@@ -45,7 +45,7 @@ void copy_out(const at::Tensor& from, TypedSpan to) {
 // One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
 class TorchStage final : public TextCompute {
  public:
-  TorchStage(const ModelShape& shape, UnitRange units, int recomputed_layers, ElementType type)
+  TorchStage(const ModelShape& shape, UnitRange units, int recomputed_layers, NumberType type)
       : shape_(shape),
         units_(units),
         recomputed_layers_(recomputed_layers),
@@ -55,7 +55,7 @@ class TorchStage final : public TextCompute {
     sums_.resize(units.size());
   }
 
-  ElementType type() const override { return type_; }
+  NumberType type() const override { return type_; }
   UnitRange units() const override { return units_; }
   int sequence_length() const override { return static_cast<int>(shape_.sequence_length); }
   int64_t vocab_size() const override { return shape_.vocab_size; }
@@ -295,7 +295,7 @@ class TorchStage final : public TextCompute {
   ModelShape shape_;
   UnitRange units_;
   int recomputed_layers_;
-  ElementType type_;
+  NumberType type_;
   std::unique_ptr<ModelLayers> layers_;
   // Before the graphs, which refer to it.
   WeightGradients weight_gradients_;
@@ -308,7 +308,7 @@ class TorchStage final : public TextCompute {
 }  // namespace
 
 std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units, int recomputed_layers,
-                                              ElementType type) {
+                                              NumberType type) {
   return std::make_unique<TorchStage>(shape, units, recomputed_layers, type);
 }
 

@@ -17,7 +17,7 @@ namespace hdt::training {
 // bound in fp32, each micro-batch's are computed in bf16, in memory of the stage, and added.
 std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units,
                                               int recomputed_layers = 0,
-                                              ElementType type = ElementType::kFloat32);
+                                              NumberType type = NumberType::kFloat32);
 
 // The number of threads that a torch operation may use in this process.
 void set_torch_threads(int threads);

@@ -19,14 +19,14 @@ struct FakeShape {
   // Floats for each token that units with even numbers hand on beside `hidden`: NaN, which nobody may use.
   int padding = 0;
   // Of parameters and activations. The computation is in fp32, and rounded where it is written.
-  ElementType type = ElementType::kFloat32;
+  NumberType type = NumberType::kFloat32;
 };
 
 class FakeCompute final : public TextCompute {
  public:
   FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
 
-  ElementType type() const override { return shape_.type; }
+  NumberType type() const override { return shape_.type; }
   UnitRange units() const override { return units_; }
   std::vector<TensorInfo> tensors(int unit) const override;
   void bind(int unit, TypedSpan parameters, TypedSpan gradients) override;

@@ -40,7 +40,7 @@ class Saboteur final : public Messenger {
 
   int rank() const override { return honest_->rank(); }
   int size() const override { return honest_->size(); }
-  Result<TypedMemory> allocate(ElementType type, size_t elements) override {
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
     return honest_->allocate(type, elements);
   }
   Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {

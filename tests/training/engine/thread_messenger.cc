@@ -135,7 +135,7 @@ class ThreadMessenger final : public Messenger {
   int rank() const override { return rank_; }
   int size() const override { return world_.layout_.world_size(); }
 
-  Result<TypedMemory> allocate(ElementType type, size_t elements) override {
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
     return TypedMemory(type, elements,
                        {new std::byte[elements * bytes_of(type)](), std::default_delete<std::byte[]>()});
   }

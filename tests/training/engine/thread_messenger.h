@@ -52,7 +52,7 @@ class ThreadWorld {
   std::mutex mutex_;
   std::condition_variable changed_;
   struct Message {
-    ElementType type;
+    NumberType type;
     std::vector<std::byte> bytes;
   };
   std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by (from, to)

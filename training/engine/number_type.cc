@@ -1,5 +1,5 @@
-// element_type.cc: conversions between the types of numbers.
-#include "training/engine/element_type.h"
+// number_type.cc: conversions between the types of numbers.
+#include "training/engine/number_type.h"
 
 #include <fmt/format.h>
 
@@ -8,15 +8,13 @@
 
 namespace hdt::training {
 
-const char* element_type_name(ElementType type) { return type == ElementType::kBFloat16 ? "bf16" : "fp32"; }
+const char* number_type_name(NumberType type) { return type == NumberType::kBFloat16 ? "bf16" : "fp32"; }
 
-size_t bytes_of(ElementType type) {
-  return type == ElementType::kBFloat16 ? sizeof(BFloat16) : sizeof(float);
-}
+size_t bytes_of(NumberType type) { return type == NumberType::kBFloat16 ? sizeof(BFloat16) : sizeof(float); }
 
-void throw_wrong_type(ElementType is, ElementType wanted) {
+void throw_wrong_type(NumberType is, NumberType wanted) {
   throw std::logic_error(fmt::format("memory of {} elements was used as memory of {} elements",
-                                     element_type_name(is), element_type_name(wanted)));
+                                     number_type_name(is), number_type_name(wanted)));
 }
 
 void convert(ConstTypedSpan from, TypedSpan to) {

@@ -1,4 +1,4 @@
-// element_type.h: the types of numbers that a model is trained in, and memory whose type is known at run time.
+// number_type.h: the types of numbers that a model is trained in, and memory whose type is known at run time.
 #pragma once
 
 #include <bit>
@@ -14,13 +14,13 @@
 
 namespace hdt::training {
 
-// A further type needs a C++ type below, a case in element_type.cc, and its counterparts in libhdt
+// A further type needs a C++ type below, a case in number_type.cc, and its counterparts in libhdt
 // (hdt_messenger.cc) and torch (torch_stage.cc).
-enum class ElementType : uint8_t { kFloat32, kBFloat16 };
+enum class NumberType : uint8_t { kFloat32, kBFloat16 };
 
 // "fp32", "bf16".
-const char* element_type_name(ElementType type);
-size_t bytes_of(ElementType type);
+const char* number_type_name(NumberType type);
+size_t bytes_of(NumberType type);
 
 // The upper 16 bits of a float.
 struct BFloat16 {
@@ -37,19 +37,19 @@ struct BFloat16 {
 };
 
 template <typename T>
-struct ElementTypeOf;
+struct NumberTypeOf;
 template <>
-struct ElementTypeOf<float> : std::integral_constant<ElementType, ElementType::kFloat32> {};
+struct NumberTypeOf<float> : std::integral_constant<NumberType, NumberType::kFloat32> {};
 template <>
-struct ElementTypeOf<BFloat16> : std::integral_constant<ElementType, ElementType::kBFloat16> {};
+struct NumberTypeOf<BFloat16> : std::integral_constant<NumberType, NumberType::kBFloat16> {};
 
 template <typename T>
 concept Element = requires {
-  ElementTypeOf<T>::value;
+  NumberTypeOf<T>::value;
 };
 
 // Throws std::logic_error: memory of type `is` was used as `wanted`.
-[[noreturn]] void throw_wrong_type(ElementType is, ElementType wanted);
+[[noreturn]] void throw_wrong_type(NumberType is, NumberType wanted);
 
 // As std::span, with a type of elements that is known at run time. `Byte` is std::byte, or const std::byte
 // for memory that is only read. It owns nothing.
@@ -60,7 +60,7 @@ class BasicTypedSpan {
   using Like = std::conditional_t<std::is_const_v<Byte>, const T, T>;
 
   BasicTypedSpan() = default;
-  BasicTypedSpan(ElementType type, Byte* data, size_t elements)
+  BasicTypedSpan(NumberType type, Byte* data, size_t elements)
       : data_(data), elements_(elements), type_(type) {}
   // Elements of a C++ type: a vector, an array, a std::span.
   template <std::ranges::contiguous_range Range>
@@ -69,14 +69,14 @@ class BasicTypedSpan {
       Like<std::ranges::range_value_t<Range>>
   * > BasicTypedSpan(Range&& range)  // NOLINT(google-explicit-constructor): as std::span's
       : data_(reinterpret_cast<Byte*>(std::ranges::data(range))),
-  elements_(std::ranges::size(range)), type_(ElementTypeOf<std::ranges::range_value_t<Range>>::value) {}
+  elements_(std::ranges::size(range)), type_(NumberTypeOf<std::ranges::range_value_t<Range>>::value) {}
   // Memory that may be written can be read.
   template <typename Other>
   requires std::is_const_v<Byte> && std::is_same_v<Other, std::byte> BasicTypedSpan(
       const BasicTypedSpan<Other>& other)  // NOLINT(google-explicit-constructor)
       : data_(other.data()), elements_(other.size()), type_(other.type()) {}
 
-  ElementType type() const { return type_; }
+  NumberType type() const { return type_; }
   Byte* data() const { return data_; }
   size_t size() const { return elements_; }  // in elements
   bool empty() const { return elements_ == 0; }
@@ -88,14 +88,14 @@ class BasicTypedSpan {
   // The elements, of which the type is known to be T; std::logic_error if it is another one.
   template <Element T>
   std::span<Like<T>> as() const {
-    if (ElementTypeOf<T>::value != type_ && !empty()) throw_wrong_type(type_, ElementTypeOf<T>::value);
+    if (NumberTypeOf<T>::value != type_ && !empty()) throw_wrong_type(type_, NumberTypeOf<T>::value);
     return {reinterpret_cast<Like<T>*>(data_), elements_};
   }
 
  private:
   Byte* data_ = nullptr;
   size_t elements_ = 0;
-  ElementType type_ = ElementType::kFloat32;
+  NumberType type_ = NumberType::kFloat32;
 };
 using TypedSpan = BasicTypedSpan<std::byte>;
 using ConstTypedSpan = BasicTypedSpan<const std::byte>;
@@ -103,7 +103,7 @@ using ConstTypedSpan = BasicTypedSpan<const std::byte>;
 // Calls work(elements), where `elements` is the std::span of the values' C++ type.
 template <typename Byte, typename Work>
 decltype(auto) with_elements(BasicTypedSpan<Byte> values, const Work& work) {
-  if (values.type() == ElementType::kBFloat16) return work(values.template as<BFloat16>());
+  if (values.type() == NumberType::kBFloat16) return work(values.template as<BFloat16>());
   return work(values.template as<float>());
 }
 
@@ -118,14 +118,14 @@ class TypedMemory {
   using Bytes = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 
   TypedMemory() = default;
-  TypedMemory(ElementType type, size_t elements, Bytes bytes)
+  TypedMemory(NumberType type, size_t elements, Bytes bytes)
       : bytes_(std::move(bytes)), elements_(elements), type_(type) {}
   TypedSpan span() const { return {type_, bytes_.get(), elements_}; }
 
  private:
   Bytes bytes_;
   size_t elements_ = 0;
-  ElementType type_ = ElementType::kFloat32;
+  NumberType type_ = NumberType::kFloat32;
 };
 
 }  // namespace hdt::training
