@@ -19,18 +19,19 @@ namespace hdt::training {
 struct TensorState {
   const TensorInfo* info = nullptr;  // the unit memory's
   TypedSpan parameters;              // whole, as the model computes with them
-  // What the update works on, of the elements that this rank updates: of so many, from element `first` on. All
-  // elements where the tensor's bucket is not cut; none where the tensor lies in shards of others.
+  // What the update works on, of the elements that this rank updates: of so many, from element `first` on.
+  // All elements where the tensor's bucket is not cut; none where the tensor lies in shards of others.
   size_t first = 0;
-  // The parameters in fp32. Where `parameters` are fp32, these are a part of them; else `parameters` are these
-  // rounded, so that updates too small for their type add up here.
+  // The parameters in fp32. Where `parameters` are fp32, these are a part of them; else `parameters` are
+  // these rounded, so that updates too small for their type add up here.
   std::span<float> master;
   std::span<float> exp_avg;     // AdamW's first moment, in PyTorch's name for it
   std::span<float> exp_avg_sq;  // and the second
 };
 
 // What this rank writes into a checkpoint: tensors with all of their masters and moments, which are fp32
-// whatever the parameters are. Every tensor is written by one of its owners. The spans are valid until the next update, and as long as this object and the optimizer.
+// whatever the parameters are. Every tensor is written by one of its owners. The spans are valid until the
+// next update, and as long as this object and the optimizer.
 struct WrittenState {
   std::vector<TensorState> tensors;
   std::unique_ptr<float[]> gathered;  // states of which other ranks keep parts

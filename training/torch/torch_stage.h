@@ -13,8 +13,8 @@ namespace hdt::training {
 // Its first `recomputed_layers` layers (all of them, if it has fewer) keep only their input from forward to
 // backward, and backward runs their forward again. Results are the same bits.
 //
-// `type`: of parameters and activations. In bf16, norms and the loss are computed in fp32. Where gradients are
-// bound in fp32, each micro-batch's are computed in bf16, in memory of the stage, and added.
+// `type`: of parameters and activations. In bf16, norms and the loss are computed in fp32. Where gradients
+// are bound in fp32, each micro-batch's are computed in bf16, in memory of the stage, and added.
 std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units,
                                               int recomputed_layers = 0,
                                               NumberType type = NumberType::kFloat32);

@@ -54,8 +54,8 @@ TEST(NumberTypeTest, MemoryOfOneTypeIsNotUsedAsAnother) {
   EXPECT_EQ(static_cast<float>(shorter[2]), 2);
 }
 
-// bf16 has 8 digits, so the order of sums shows: what a micro-batch adds is rounded. Gradients in fp32 show it
-// less.
+// bf16 has 8 digits, so the order of sums shows: what a micro-batch adds is rounded. Gradients in fp32 show
+// it less.
 void expect_near(const RunResult& run, const RunResult& one, double relative) {
   ASSERT_EQ(run.steps.size(), static_cast<size_t>(kRoundedSteps));
   for (int64_t step = 0; step < kRoundedSteps; ++step) {

@@ -101,8 +101,8 @@ TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
       12, on_two_nodes);
 }
 
-// Unequal ranks in bf16 are one process in bf16 and are not far from fp32. The state that they write is one of
-// fp32, from which a run in fp32 goes on.
+// Unequal ranks in bf16 are one process in bf16 and are not far from fp32. The state that they write is one
+// of fp32, from which a run in fp32 goes on.
 TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
   const std::string arguments =
       kModel + " --lr 3e-3" + kStages +

@@ -103,8 +103,8 @@ TEST(TorchStageTest, GradientsAddUpAndUnitsFinishLastFirst) {
   }
 }
 
-// The gradients in bf16 are those of the same parameters in fp32, to what 8 digits allow, for both families and
-// both types of gradients; two micro-batches add up.
+// The gradients in bf16 are those of the same parameters in fp32, to what 8 digits allow, for both families
+// and both types of gradients; two micro-batches add up.
 TEST(TorchStageTest, GradientsInBf16AreThoseInFp32ToRounding) {
   for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2}) {
     ModelShape shape = small_shape();
