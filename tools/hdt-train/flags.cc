@@ -131,6 +131,13 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
                  "gradients reduced by one operation, in elements")
       ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
+  app.add_flag_callback(
+      "--bf16", [&flags] { flags.type = training::NumberType::kBFloat16; },
+      "parameters, activations and gradients in bf16; the optimizer keeps fp32 masters of the parameters, "
+      "which "
+      "its updates add up in and a checkpoint has (default: all in fp32)");
+  app.add_flag("--accumulate-allreduce-grads-in-fp32", flags.gradients_in_fp32,
+               "with --bf16: gradients are added up in fp32, over micro-batches and over ranks");
   app.add_flag(
       "--use-distributed-optimizer", trainer.shards.sharded,
       "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
@@ -364,6 +371,9 @@ std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
   if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
     return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
+  if ((!flags.profile_folder.empty() || !flags.emulate.profile.empty()) &&
+      flags.type != training::NumberType::kFloat32)
+    return "--bf16: expected training, found --profile or --emulate, which know fp32 only";
   if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
@@ -441,6 +451,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
+  flags.trainer.gradients = flags.gradients_in_fp32 ? training::NumberType::kFloat32 : flags.type;
   const bool has_vocabulary =
       app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.

@@ -36,6 +36,9 @@ struct TrainFlags {
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.
   std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
+  // Of parameters and activations. The gradients' is in `trainer`.
+  training::NumberType type = training::NumberType::kFloat32;
+  bool gradients_in_fp32 = false;  // also where `type` is another one
   // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes
   // all. A plan has a number for each stage instead (recomputed_layers() in plan_layout.h). Ranks may differ:
   // it changes no result.

@@ -76,6 +76,8 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
              format_grouped(training::parameter_count(shape)), shape.num_layers, shape.hidden_size,
              shape.sequence_length, shape.vocab_size);
+  fmt::print("types: parameters and activations {}, gradients {}, the optimizer's states fp32\n",
+             training::number_type_name(flags.type), training::number_type_name(flags.trainer.gradients));
   // The entropy is that of a sample where the data is large.
   for (const TokenSet& set : input.sets) {
     fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token{}\n",
@@ -303,7 +305,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   // 4. The model's part of this rank, perhaps slowed down, and the engine.
   const training::Position position = layout.position_of(rank);
   auto compute = training::make_torch_stage(flags.shape, layout.units_of(position),
-                                            recomputed_layers(flags, layout, position));
+                                            recomputed_layers(flags, layout, position), flags.type);
   if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
     compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
@@ -324,7 +326,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     resume.reset();  // its files are not needed any more
     if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
   } else if (origin.pretrained) {
-    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, trainer.value()->memory()), world));
+    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, *trainer.value()->optimizer()), world));
     if (rank == 0) fmt::print("begins with the model in {}\n", flags.load_hf);
     origin.pretrained.reset();
   }

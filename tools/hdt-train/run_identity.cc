@@ -37,6 +37,10 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   for (const auto& [key, value] : training::model_facts(flags.shape))
     model += fmt::format(", {} {}", key, value);
   HDT_RETURN_IF_ERROR(check_same(model, "models", messenger));
+  HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("parameters {}, gradients {}", training::number_type_name(flags.type),
+                             training::number_type_name(flags.trainer.gradients)),
+                 "types of numbers", messenger));
   HDT_RETURN_IF_ERROR(check_same(flags.load_hf.empty() ? "none" : "one", "models to begin with", messenger));
   // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";

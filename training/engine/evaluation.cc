@@ -33,14 +33,13 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const Layout& layout, Stage
 Status Evaluator::allocate() {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_.sequence_length();
   const UnitRange units = compute_.units();
-  if (!first_) input_elements_ = compute_.activation_elements(units.first - 1, tokens);
-  if (!last_) output_elements_ = compute_.activation_elements(units.end - 1, tokens);
+  const size_t input = first_ ? 0 : compute_.activation_elements(units.first - 1, tokens);
+  const size_t output = last_ ? 0 : compute_.activation_elements(units.end - 1, tokens);
   slots_.resize(kSlots);
   for (Slot& slot : slots_) {
-    for (const auto& [part, elements] :
-         {std::pair{&slot.input, input_elements_}, std::pair{&slot.output, output_elements_}}) {
+    for (const auto& [part, elements] : {std::pair{&slot.input, input}, std::pair{&slot.output, output}}) {
       if (elements == 0) continue;
-      Result<FloatMemory> allocated = messenger_.allocate(elements);
+      Result<TypedMemory> allocated = messenger_.allocate(compute_.type(), elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -65,8 +64,7 @@ Result<EvaluationResult> Evaluator::evaluate(int64_t batches, const BatchReader&
 
 Status Evaluator::post_receive(Slot& slot) {
   if (first_) return Status::ok();
-  Result<Pending> posted =
-      messenger_.receive_from_stage(stage_ - 1, std::span(slot.input.get(), input_elements_));
+  Result<Pending> posted = messenger_.receive_from_stage(stage_ - 1, slot.input.span());
   if (!posted.is_ok()) return posted.status();
   slot.received = posted.take();
   return Status::ok();
@@ -89,13 +87,11 @@ Result<LossSum> Evaluator::run_batch(int64_t batch, const BatchReader& reader) {
     }
     // The micro-batch before the last one may still leave from this slot's output.
     HDT_RETURN_IF_ERROR(settle(slot.sent));
-    const std::span<float> output(slot.output.get(), output_elements_);
-    const LossSum loss =
-        compute_.evaluate(slot.samples, std::span(slot.input.get(), input_elements_), output);
+    const LossSum loss = compute_.evaluate(slot.samples, slot.input.span(), slot.output.span());
     total.loss += loss.loss;
     total.tokens += loss.tokens;
     if (last_) continue;
-    Result<Pending> sent = messenger_.send_to_stage(stage_ + 1, output);
+    Result<Pending> sent = messenger_.send_to_stage(stage_ + 1, slot.output.span());
     if (!sent.is_ok()) return sent.status();
     slot.sent = sent.take();
   }

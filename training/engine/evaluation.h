@@ -43,7 +43,7 @@ class Evaluator {
 
  private:
   struct Slot {
-    FloatMemory input, output;  // null at the ends of the pipeline
+    TypedMemory input, output;  // empty at the ends of the pipeline
     std::vector<int64_t> samples;
     Pending received, sent;  // under way into `input` and from `output`
   };
@@ -62,8 +62,6 @@ class Evaluator {
   int64_t first_sample_;  // the replica's, in each batch
   bool first_ = false;
   bool last_ = false;
-  size_t input_elements_ = 0;  // of one micro-batch
-  size_t output_elements_ = 0;
   std::vector<Slot> slots_;
 };
 

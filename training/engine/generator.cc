@@ -17,8 +17,14 @@ Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute
   const bool last = position.stage == last_stage;
   const UnitRange units = compute.units();
   const auto context = static_cast<size_t>(compute.sequence_length());
-  std::vector<float> input;
-  std::vector<float> output;
+  // Memory of the compute's type for the activations of as many tokens as are seen.
+  const auto resized = [&](std::vector<std::byte>& memory, int unit, size_t seen) {
+    const size_t elements = compute.activation_elements(unit, seen);
+    memory.resize(elements * bytes_of(compute.type()));
+    return TypedSpan(compute.type(), memory.data(), elements);
+  };
+  std::vector<std::byte> input_memory;
+  std::vector<std::byte> output_memory;
   std::vector<float> logits(last ? compute.vocab_size() : 0);
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
@@ -32,14 +38,16 @@ Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute
     const std::span<const int64_t> fresh =
         moves ? std::span(tokens).last(context) : std::span(tokens).subspan(known);
     known = tokens.size();
+    TypedSpan input;
+    TypedSpan output;
     if (!first) {
-      input.resize(compute.activation_elements(units.first - 1, fresh.size()));
+      input = resized(input_memory, units.first - 1, fresh.size());
       // Activations of the stage before, whose size depends on the tokens that are new.
       Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
       if (!received.is_ok()) return received.status();
       HDT_RETURN_IF_ERROR(received.value()->wait());
     }
-    if (!last) output.resize(compute.activation_elements(units.end - 1, fresh.size()));
+    if (!last) output = resized(output_memory, units.end - 1, fresh.size());
     compute.infer(fresh, static_cast<int64_t>(position_in_text), input, output, logits);
     if (!last) {
       Result<Pending> sent = messenger.send_to_stage(position.stage + 1, output);

@@ -49,18 +49,18 @@ Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position pos
 Status PipelineRunner::allocate() {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_->sequence_length();
   const UnitRange units = compute_->units();
-  if (!first_) input_elements_ = compute_->activation_elements(units.first - 1, tokens);
-  if (!last_) output_elements_ = compute_->activation_elements(units.end - 1, tokens);
+  const size_t input = first_ ? 0 : compute_->activation_elements(units.first - 1, tokens);
+  const size_t output = last_ ? 0 : compute_->activation_elements(units.end - 1, tokens);
   slots_.resize(most_in_flight(schedule_) + 1);
   for (Slot& slot : slots_) {
-    std::vector<std::pair<FloatMemory*, size_t>> parts;
-    if (!first_) parts = {{&slot.input, input_elements_}, {&slot.input_gradient, input_elements_}};
+    std::vector<std::pair<TypedMemory*, size_t>> parts;
+    if (!first_) parts = {{&slot.input, input}, {&slot.input_gradient, input}};
     if (!last_) {
-      parts.emplace_back(&slot.output, output_elements_);
-      parts.emplace_back(&slot.output_gradient, output_elements_);
+      parts.emplace_back(&slot.output, output);
+      parts.emplace_back(&slot.output_gradient, output);
     }
     for (const auto& [part, elements] : parts) {
-      Result<FloatMemory> allocated = messenger_->allocate(elements);
+      Result<TypedMemory> allocated = messenger_->allocate(compute_->type(), elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -97,7 +97,7 @@ Status PipelineRunner::post_next_receive(size_t from) {
   Slot& slot = slot_of(step.micro_batch);
   Result<Pending> posted =
       messenger_->receive_from_stage(activation ? position_.stage - 1 : position_.stage + 1,
-                                     activation ? input(slot.input) : output(slot.output_gradient));
+                                     activation ? slot.input.span() : slot.output_gradient.span());
   if (!posted.is_ok()) return posted.status();
   receive_ = posted.take();
   return Status::ok();
@@ -121,26 +121,26 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
     // sending.
     case PipelineAction::kBackward:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      compute_->backward(slot_index(step.micro_batch), output(slot.output_gradient),
-                         input(slot.input_gradient), done);
+      compute_->backward(slot_index(step.micro_batch), slot.output_gradient.span(),
+                         slot.input_gradient.span(), done);
       return Status::ok();
     case PipelineAction::kInputGradient:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      compute_->backward_input(slot_index(step.micro_batch), output(slot.output_gradient),
-                               input(slot.input_gradient));
+      compute_->backward_input(slot_index(step.micro_batch), slot.output_gradient.span(),
+                               slot.input_gradient.span());
       return Status::ok();
     case PipelineAction::kWeightGradient:
       compute_->backward_weights(slot_index(step.micro_batch), done);
       return Status::ok();
     case PipelineAction::kSendActivation:
-      return send(+1, output(slot.output), slot.activation_sent);
+      return send(+1, slot.output.span(), slot.activation_sent);
     case PipelineAction::kSendGradient:
-      return send(-1, input(slot.input_gradient), slot.gradient_sent);
+      return send(-1, slot.input_gradient.span(), slot.gradient_sent);
   }
   return {Code::kInternal, "a step of the schedule has no action"};
 }
 
-Status PipelineRunner::send(int distance, std::span<const float> values, Pending& sent) {
+Status PipelineRunner::send(int distance, ConstTypedSpan values, Pending& sent) {
   Result<Pending> started = messenger_->send_to_stage(position_.stage + distance, values);
   if (!started.is_ok()) return started.status();
   sent = started.take();
@@ -152,7 +152,7 @@ Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& 
   HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
   if (first_ || last_) read_samples(micro_batch, samples, slot);
   const LossSum more =
-      compute_->forward(slot_index(micro_batch), slot.samples, input(slot.input), output(slot.output));
+      compute_->forward(slot_index(micro_batch), slot.samples, slot.input.span(), slot.output.span());
   loss.loss += more.loss;
   loss.tokens += more.tokens;
   return Status::ok();

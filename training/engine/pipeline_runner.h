@@ -44,9 +44,9 @@ class PipelineRunner {
   }
 
  private:
-  // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are null.
+  // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are empty.
   struct Slot {
-    FloatMemory input, output, output_gradient, input_gradient;
+    TypedMemory input, output, output_gradient, input_gradient;
     std::vector<int64_t> samples;            // of the first and the last stage
     Pending activation_sent, gradient_sent;  // under way from `output` and from `input_gradient`
   };
@@ -60,19 +60,12 @@ class PipelineRunner {
   Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
               LossSum& loss);
   // Sends to the stage `distance` away from this one; `sent` keeps the operation.
-  Status send(int distance, std::span<const float> values, Pending& sent);
+  Status send(int distance, ConstTypedSpan values, Pending& sent);
   // The forward step of a micro-batch.
   Status forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss);
   void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
   Slot& slot_of(int micro_batch) { return slots_[static_cast<size_t>(micro_batch) % slots_.size()]; }
   int slot_index(int micro_batch) const { return micro_batch % static_cast<int>(slots_.size()); }
-  // A buffer on the side of the stage before, or of the one behind, as a span; empty if there is none.
-  std::span<float> input(const FloatMemory& memory) const {
-    return {memory.get(), memory ? input_elements_ : 0};
-  }
-  std::span<float> output(const FloatMemory& memory) const {
-    return {memory.get(), memory ? output_elements_ : 0};
-  }
 
   Position position_;
   bool first_ = false;
@@ -82,8 +75,6 @@ class PipelineRunner {
   Replica replica_;
   StageCompute* compute_;
   Messenger* messenger_;
-  size_t input_elements_ = 0;  // of one micro-batch, from the stage before
-  size_t output_elements_ = 0;
   std::vector<PipelineStep> schedule_;  // of every step
   // The step of the schedule after which nothing more is added to gradients: the last backward, or the last
   // second part of one.

@@ -19,13 +19,23 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
   if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
+  if (options.gradients != NumberType::kFloat32 && options.gradients != compute.type()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("gradients in {} of parameters in {}: expected fp32 or the parameters' type",
+                              number_type_name(options.gradients), number_type_name(compute.type())));
+  }
+  if (options.update && compute.type() != NumberType::kFloat32) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("an update of the caller's: expected parameters in fp32, found {}",
+                              number_type_name(compute.type())));
+  }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
   if (options.shards.sharded && options.update) {
     return Status(
         Code::kInvalidArgument,
         "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
   }
-  Result<UnitMemory> memory = UnitMemory::create(compute, messenger);
+  Result<UnitMemory> memory = UnitMemory::create(compute, messenger, options.gradients);
   if (!memory.is_ok()) return memory.status();
   for (int unit = compute.units().first; unit < compute.units().end; ++unit)
     compute.initialize(unit, options.seed);
@@ -54,7 +64,7 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
 // In the order of the numbers below.
 Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 1. Backward adds to the gradients, so they start at zero.
-  std::ranges::fill(memory_.all_gradients(), 0.0F);
+  std::ranges::fill(memory_.all_gradients().bytes(), std::byte{0});
   // 2. Forward and backward. The reducer starts buckets from inside the last backward. What
   //    other ranks have updated in the step before may come until the first forward.
   Result<LossSum> loss =
@@ -110,9 +120,12 @@ double Trainer::counted_square_norm() {
   if (!options_.count_gradient_norm) return sum;
   for (const BucketShards& shards : buckets_) {
     if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
-    const std::span<const float> own =
-        memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
-    for (const float gradient : own) sum += double{gradient} * gradient;
+    with_elements(memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count), [&](auto own) {
+      for (const auto element : own) {
+        const auto gradient = static_cast<float>(element);
+        sum += double{gradient} * gradient;
+      }
+    });
   }
   return sum;
 }

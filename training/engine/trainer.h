@@ -37,6 +37,9 @@ struct TrainerOptions {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
   size_t bucket_elements = size_t{1} << 20;
+  // Of the gradients in memory, in which they are added up over micro-batches and over owners. fp32, or the
+  // type of the compute.
+  NumberType gradients = NumberType::kFloat32;
   // How the optimizer's states are shared out among the owners of a unit.
   ShardOptions shards;
   // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the

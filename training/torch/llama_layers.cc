@@ -80,8 +80,9 @@ at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor
   return at::embedding(parameters[0], tokens);
 }
 
+// Not computed in fewer digits than fp32.
 at::Tensor LlamaLayers::norm(const at::Tensor& input, const at::Tensor& weight) const {
-  return rms_norm(input, weight, shape_.norm_epsilon);
+  return rms_norm(at_least_float(input), at_least_float(weight), shape_.norm_epsilon).to(input.scalar_type());
 }
 
 // Query and key are rotated in one pass.

@@ -20,38 +20,39 @@ struct FakeShape {
   int sequence_length = 6;
   // Floats for each token that units with even numbers hand on beside `hidden`: NaN, which nobody may use.
   int padding = 0;
+  // Of parameters and activations. The computation is in fp32, and rounded where it is written.
+  NumberType type = NumberType::kFloat32;
 };
 
 class FakeCompute final : public TextCompute {
  public:
   FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
 
+  NumberType type() const override { return shape_.type; }
   UnitRange units() const override { return units_; }
   std::vector<TensorInfo> tensors(int unit) const override;
-  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override;
+  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override;
   void initialize(int unit, uint64_t seed) override;
   int sequence_length() const override { return shape_.sequence_length; }
   int64_t vocab_size() const override { return shape_.vocab; }
   size_t activation_elements(int unit, size_t tokens) const override { return tokens * handed_on(unit); }
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override;
-  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
-                   std::span<float> output) override;
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override;
+  LossSum evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) override;
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override;
   bool has_split_backward() const override { return true; }
-  void backward_input(int slot, std::span<const float> output_gradient,
-                      std::span<float> input_gradient) override;
+  void backward_input(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient) override;
   void backward_weights(int slot, const UnitDone& unit_done) override;
-  void infer(std::span<const int64_t> tokens, int64_t position, std::span<const float> input,
-             std::span<float> output, std::span<float> logits) override;
+  void infer(std::span<const int64_t> tokens, int64_t position, ConstTypedSpan input, TypedSpan output,
+             std::span<float> logits) override;
 
   int greatest_in_flight() const { return greatest_in_flight_; }
 
  private:
   struct Unit {
-    std::span<float> parameters;
-    std::span<float> gradients;
+    TypedSpan parameters;
+    TypedSpan gradients;
   };
   using Rows = std::vector<float>;  // hidden floats a token
   struct Saved {
@@ -65,8 +66,10 @@ class FakeCompute final : public TextCompute {
 
   size_t handed_on(int unit) const { return shape_.hidden + (unit % 2 == 0 ? shape_.padding : 0); }
   // Converts the values that `unit` has handed on, by leaving out the padding; hand_on() is the way back.
-  Rows received(int unit, std::span<const float> values) const;
-  void hand_on(int unit, const Rows& flow, std::span<float> to) const;
+  Rows received(int unit, ConstTypedSpan values) const;
+  void hand_on(int unit, const Rows& flow, TypedSpan to) const;
+  Rows weights_of(int unit) const { return floats_of(bound_.at(unit).parameters); }
+  static Rows floats_of(ConstTypedSpan values);
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
   Rows embed(std::span<const int64_t> tokens);
   Rows layer(int unit, const Rows& in, Rows& hyperbolic);

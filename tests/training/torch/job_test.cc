@@ -101,6 +101,45 @@ TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
       12, on_two_nodes);
 }
 
+// Unequal ranks in bf16 are one process in bf16 and are not far from fp32. The state that they write is one
+// of fp32, from which a run in fp32 goes on.
+TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
+  const std::string arguments =
+      kModel + " --lr 3e-3" + kStages +
+      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
+      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
+      "5 "
+      "--save " +
+      scratch_.path("save");
+  const ProgramResult four = run_program(
+      on_two_nodes(arguments + " --train-iters 20 --bf16 --loss-log " + scratch_.path("four")), kTimeLimit);
+  ASSERT_EQ(four.exit_status, 0) << four.output;
+  EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
+  const auto losses_of_one = [&](const std::string& type) {
+    const ProgramResult one =
+        run_program(kProgram + kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
+                        scratch_.path("one") + type,
+                    kTimeLimit);
+    EXPECT_EQ(one.exit_status, 0) << one.output;
+    return read_losses(scratch_.path("one"));
+  };
+  const std::vector<double> of_four = read_losses(scratch_.path("four"));
+  ASSERT_EQ(of_four.size(), 20U);
+  for (const char* type :
+       {" --bf16", " --bf16 --accumulate-allreduce-grads-in-fp32 --schedule zero-bubble", ""}) {
+    const std::vector<double> of_one = losses_of_one(type);
+    ASSERT_EQ(of_one.size(), 20U) << type;
+    for (size_t step = 0; step < of_one.size(); ++step)
+      EXPECT_NEAR(of_four[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
+    EXPECT_LT(of_one.back(), 0.85 * of_one.front());
+  }
+  const ProgramResult further =
+      run_program(on_one_node(arguments + " --train-iters 25 --load " + scratch_.path("save")), kTimeLimit);
+  ASSERT_EQ(further.exit_status, 0) << further.output;
+  EXPECT_THAT(further.output, HasSubstr("after step 20"));
+  EXPECT_THAT(further.output, HasSubstr("parameters and activations fp32"));
+}
+
 TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
   // A rank that is slowed down computes the same.
   expect_equal_losses(
