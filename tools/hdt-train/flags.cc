@@ -133,11 +133,10 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->capture_default_str();
   app.add_flag_callback(
       "--bf16", [&flags] { flags.type = training::NumberType::kBFloat16; },
-      "parameters, activations and gradients in bf16; the optimizer keeps fp32 masters of the parameters, "
-      "which "
-      "its updates add up in and a checkpoint has (default: all in fp32)");
-  app.add_flag("--accumulate-allreduce-grads-in-fp32", flags.gradients_in_fp32,
-               "with --bf16: gradients are added up in fp32, over micro-batches and over ranks");
+      "parameters and activations in bf16, gradients in fp32; the optimizer keeps fp32 masters of the "
+      "parameters, which its updates add up in and a checkpoint has (default: all in fp32)");
+  app.add_flag("--grad-reduce-in-bf16", flags.gradients_in_bf16,
+               "with --bf16: gradients are in bf16, too, which halves their bytes on the network");
   app.add_flag(
       "--use-distributed-optimizer", trainer.shards.sharded,
       "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
@@ -369,6 +368,8 @@ std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
+  if (flags.gradients_in_bf16 && flags.type != training::NumberType::kBFloat16)
+    return "--grad-reduce-in-bf16: expected --bf16, found none";
   if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
     return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
   if ((!flags.profile_folder.empty() || !flags.emulate.profile.empty()) &&
@@ -451,7 +452,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
-  flags.trainer.gradients = flags.gradients_in_fp32 ? training::NumberType::kFloat32 : flags.type;
+  if (flags.gradients_in_bf16) flags.trainer.gradients = training::NumberType::kBFloat16;
   const bool has_vocabulary =
       app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.

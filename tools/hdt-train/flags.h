@@ -38,7 +38,7 @@ struct TrainFlags {
   training::TrainerOptions trainer;
   // Of parameters and activations. The gradients' is in `trainer`.
   training::NumberType type = training::NumberType::kFloat32;
-  bool gradients_in_fp32 = false;  // also where `type` is another one
+  bool gradients_in_bf16 = false;  // only where `type` is bf16
   // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes
   // all. A plan has a number for each stage instead (recomputed_layers() in plan_layout.h). Ranks may differ:
   // it changes no result.

@@ -111,8 +111,10 @@ TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
       "5 "
       "--save " +
       scratch_.path("save");
-  const ProgramResult four = run_program(
-      on_two_nodes(arguments + " --train-iters 20 --bf16 --loss-log " + scratch_.path("four")), kTimeLimit);
+  const ProgramResult four =
+      run_program(on_two_nodes(arguments + " --train-iters 20 --bf16 --grad-reduce-in-bf16 --loss-log " +
+                               scratch_.path("four")),
+                  kTimeLimit);
   ASSERT_EQ(four.exit_status, 0) << four.output;
   EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
   const auto losses_of_one = [&](const std::string& type) {
@@ -125,8 +127,7 @@ TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
   };
   const std::vector<double> of_four = read_losses(scratch_.path("four"));
   ASSERT_EQ(of_four.size(), 20U);
-  for (const char* type :
-       {" --bf16", " --bf16 --accumulate-allreduce-grads-in-fp32 --schedule zero-bubble", ""}) {
+  for (const char* type : {" --bf16 --grad-reduce-in-bf16", " --bf16 --schedule zero-bubble", ""}) {
     const std::vector<double> of_one = losses_of_one(type);
     ASSERT_EQ(of_one.size(), 20U) << type;
     for (size_t step = 0; step < of_one.size(); ++step)
