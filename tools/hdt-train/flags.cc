@@ -154,7 +154,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->type_name("STEPS")
       ->check(whole(0, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--threads", flags.threads, "threads of a torch operation")
+  app.add_option("--threads", flags.threads, "threads of a torch operation, of the norm and of the update")
       ->check(whole(1, 1024))
       ->capture_default_str();
 }

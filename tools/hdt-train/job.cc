@@ -35,6 +35,7 @@
 #include "training/engine/slowed_compute.h"
 #include "training/engine/weight_check.h"
 #include "training/torch/blas_check.h"
+#include "training/torch/parallel.h"
 #include "training/torch/tensor_names.h"
 #include "training/torch/torch_stage.h"
 
@@ -308,12 +309,14 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
                                             recomputed_layers(flags, layout, position), flags.type);
   if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
     compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
+  training::TrainerOptions options = flags.trainer;
+  options.for_each_piece = training::for_each_piece_by_torch;
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
       layout, *compute, *messenger.value(),
       [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
         sampler.value().sample(static_cast<uint64_t>(step), index, tokens);
       },
-      flags.trainer);
+      options);
   if (!trainer.is_ok()) return trainer.status();
   Result<std::unique_ptr<Evaluating>> evaluating =
       Evaluating::start(flags, input, layout, *compute, *trainer.value(), *messenger.value(), reporter.get());

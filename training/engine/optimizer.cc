@@ -6,11 +6,6 @@
 #include <utility>
 
 namespace hdt::training {
-namespace {
-
-constexpr size_t kPieceElements = size_t{1} << 14;
-
-}  // namespace
 
 void set_parameters(const TensorState& tensor, std::span<const float> whole) {
   convert(whole, tensor.parameters);
@@ -74,32 +69,39 @@ void Optimizer::share_out_writing(const std::vector<OwnerSet>& sets, int rank) {
   }
 }
 
-// In pieces where gradients or parameters are converted, so that no copy of them is needed.
-void Optimizer::update(int64_t step, double learning_rate, double gradient_scale) {
+// In pieces, which are alike whoever works on them. An element's update knows nothing of others.
+void Optimizer::update(int64_t step, double learning_rate, double gradient_scale,
+                       const ForEachPiece& for_each) {
+  struct Piece {
+    size_t tensor;
+    size_t first;  // of this rank's part of the tensor
+    size_t count;
+  };
+  std::vector<Piece> pieces;
+  for (size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+    const size_t size = tensors_[tensor].master.size();
+    for (size_t first = 0; first < size; first += kPieceElements)
+      pieces.push_back({tensor, first, std::min(kPieceElements, size - first)});
+  }
   const TypedSpan parameters = memory_.all_parameters();
   const TypedSpan gradients = memory_.all_gradients();
-  const bool is_direct = !has_masters() && gradients.type() == NumberType::kFloat32;
-  std::vector<float> converted;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const TensorState& tensor = tensors_[i];
-    const size_t size = is_direct ? tensor.master.size() : kPieceElements;
-    for (size_t at = 0; at < tensor.master.size(); at += size) {
-      const size_t count = std::min(size, tensor.master.size() - at);
-      const size_t start = places_[i].start + tensor.first + at;
-      const TypedSpan summed = gradients.subspan(start, count);
-      if (summed.type() != NumberType::kFloat32) {
-        converted.resize(count);
-        convert(summed, converted);
-      }
-      const std::span<const float> used =
-          summed.type() == NumberType::kFloat32 ? std::span<const float>(summed.as<float>()) : converted;
-      const std::span<float> master = tensor.master.subspan(at, count);
-      adamw_update({master, used, tensor.exp_avg.subspan(at, count), tensor.exp_avg_sq.subspan(at, count)},
-                   options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
-                   tensor.info->weight_decay);
-      if (has_masters()) convert(master, parameters.subspan(start, count));
-    }
-  }
+  const bool is_converted = gradients.type() != NumberType::kFloat32;
+  for_each(pieces.size(), [&](size_t index) {
+    const auto [number, first, count] = pieces[index];
+    const TensorState& tensor = tensors_[number];
+    const size_t start = places_[number].start + tensor.first + first;
+    const TypedSpan summed = gradients.subspan(start, count);
+    std::vector<float> converted(is_converted ? count : 0);
+    if (is_converted) convert(summed, converted);
+    const std::span<const float> used =
+        is_converted ? std::span<const float>(converted) : std::span<const float>(summed.as<float>());
+    const std::span<float> master = tensor.master.subspan(first, count);
+    adamw_update(
+        {master, used, tensor.exp_avg.subspan(first, count), tensor.exp_avg_sq.subspan(first, count)},
+        options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
+        tensor.info->weight_decay);
+    if (has_masters()) convert(master, parameters.subspan(start, count));
+  });
 }
 
 // A bucket at a time, so that a rank has the states of its own tensors and one bucket more. The order of

@@ -10,6 +10,7 @@
 #include "training/engine/adamw.h"
 #include "training/engine/messenger.h"
 #include "training/engine/ownership.h"
+#include "training/engine/parallel.h"
 #include "training/engine/shards.h"
 #include "training/engine/unit_memory.h"
 
@@ -53,7 +54,8 @@ class Optimizer {
 
   // The update of step 0, 1, ..., which AdamW's bias correction depends on, of this rank's shards. The
   // gradients in memory times `gradient_scale` are those of the mean.
-  void update(int64_t step, double learning_rate, double gradient_scale);
+  void update(int64_t step, double learning_rate, double gradient_scale,
+              const ForEachPiece& for_each = for_each_piece_here);
 
   // All tensors of this rank, in the order of units and of memory. The spans stay valid as long as the
   // optimizer. Whoever writes other moments there does it between steps, and on all owners alike.

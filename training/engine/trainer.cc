@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace hdt::training {
@@ -114,25 +115,34 @@ Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
 }
 
 // Owners of what is not cut have the same sums, so the first one counts it. The padding between units is zero
-// and adds nothing. Summed in double, as millions of squares would lose digits in float.
+// and adds nothing. Summed in double, as millions of squares would lose digits in float; piece by piece, so
+// that the order does not depend on threads.
 double Trainer::counted_square_norm() {
-  double sum = 0;
-  if (!options_.count_gradient_norm) return sum;
+  if (!options_.count_gradient_norm) return 0;
+  std::vector<TypedSpan> pieces;
   for (const BucketShards& shards : buckets_) {
     if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
-    with_elements(memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count), [&](auto own) {
-      for (const auto element : own) {
+    const TypedSpan own = memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
+    for (size_t first = 0; first < own.size(); first += kPieceElements)
+      pieces.push_back(own.subspan(first, std::min(kPieceElements, own.size() - first)));
+  }
+  std::vector<double> sums(pieces.size());
+  options_.for_each_piece(pieces.size(), [&](size_t piece) {
+    sums[piece] = with_elements(pieces[piece], [](auto elements) {
+      double sum = 0;
+      for (const auto element : elements) {
         const auto gradient = static_cast<float>(element);
         sum += double{gradient} * gradient;
       }
+      return sum;
     });
-  }
-  return sum;
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
   if (options_.update) return options_.update(gradient_scale);
-  optimizer_->update(step, learning_rate, gradient_scale);
+  optimizer_->update(step, learning_rate, gradient_scale, options_.for_each_piece);
   gatherer_.start();
 }
 

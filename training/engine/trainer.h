@@ -20,6 +20,7 @@
 #include "training/engine/messenger.h"
 #include "training/engine/optimizer.h"
 #include "training/engine/ownership.h"
+#include "training/engine/parallel.h"
 #include "training/engine/parameter_gatherer.h"
 #include "training/engine/pipeline_runner.h"
 #include "training/engine/shards.h"
@@ -48,6 +49,8 @@ struct TrainerOptions {
   // False: StepResult::gradient_norm is 0, and nothing is clipped. The gradients of emulated devices are
   // zeros, and summing their squares would take time that these devices do not take.
   bool count_gradient_norm = true;
+  // Who sums the norm and updates the parameters. The results do not depend on it.
+  ForEachPiece for_each_piece = for_each_piece_here;
 };
 
 // The result of a step, the same on all ranks.
