@@ -15,6 +15,9 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."
 sys.path.insert(0, os.path.join(ROOT, "bench", "plan"))
 
 import collectives  # noqa: E402  the path comes first
+import emulated_devices  # noqa: E402
+import emulated_runs  # noqa: E402
+import overlap  # noqa: E402
 import own_runs  # noqa: E402
 
 PROGRAMS = sys.argv.pop(1)
@@ -101,6 +104,58 @@ class OwnRuns(unittest.TestCase):
             arguments.seed = 2
             with self.assertRaisesRegex(SystemExit, "holds rounds of"):
                 own_runs.measured_before(folder, arguments)
+
+
+class Emulated(unittest.TestCase):
+    def predicted(self, folder, plan):
+        return json.loads(own_runs.run([PROGRAMS + "/hdt-plan", "predict", plan, "-p", "profile.toml", "-c",
+                                        "cluster.toml", "-m", "model.toml", "--json"], folder))
+
+    def test_the_cluster_of_eight_devices_is_planned_for_as_a_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = types.SimpleNamespace(build=os.path.dirname(PROGRAMS), samples=256)
+            write = emulated_runs.write
+            write(folder, "profile.toml", emulated_devices.profile_toml(10**9))
+            write(folder, "model.toml", emulated_runs.model_toml(
+                emulated_devices.LAYERS, emulated_devices.PARAMETER_BYTES, emulated_devices.OUTPUT_BYTES))
+            write(folder, "cluster.toml", emulated_runs.cluster_toml(
+                [(device, 2, 1 << 34) for device in emulated_devices.HOSTS]))
+            emulated_devices.search(arguments, folder, "plan.toml")
+            nodes = emulated_runs.nodes_of(os.path.join(folder, "plan.toml"))
+            self.assertEqual(sorted(nodes), [0, 0, 1, 1, 2, 2, 3, 3])
+            # 256 samples of 17 units and the embedding, by 5.9 fast devices in all.
+            least = 256 * 3 * emulated_devices.LAYER_SECONDS * 17.05 / 5.9
+            self.assertGreater(self.predicted(folder, "plan.toml")["step_seconds"], least)
+
+    def test_the_plans_of_the_overlap_are_accepted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write = emulated_runs.write
+            compute = "".join(emulated_runs.compute_toml("device", layer, 1, 1e-3, 1e-3, 1e-9, 64)
+                              for layer in ("embedding", "layer", "head"))
+            write(folder, "profile.toml",
+                  'name = "overlap"\n' + compute + emulated_runs.links_toml(["device"], 10**9))
+            hosts = [("device", 1, 1 << 34)] * 2
+            write(folder, "cluster.toml", emulated_runs.cluster_toml(hosts))
+            sizes = {"embedding": 64, "layer": 1 << 20, "head": 64}
+            write(folder, "model.toml", emulated_runs.model_toml(overlap.LAYERS, sizes, 1 << 10))
+            write(folder, "replicas.toml", overlap.plan_toml([[0], [1]], 1, 1))
+            write(folder, "stages.toml", overlap.plan_toml([[0, 1]], overlap.MICRO_BATCHES, 2))
+            self.assertEqual(len(self.predicted(folder, "replicas.toml")["workers"]), 2)
+            self.assertEqual(self.predicted(folder, "stages.toml")["samples"], overlap.MICRO_BATCHES)
+
+    def test_what_a_run_prints_is_read(self):
+        output = ("emulated: x\nstep: 0.25 s, median of 3 (fastest 0.2, slowest 0.3); predicted 0.2\n"
+                  "acceleration ratio: 97.88 % = 1 samples/s measured / 1.02 samples/s of all alone\n")
+        self.assertEqual(emulated_runs.step_seconds(output), 0.25)
+        self.assertEqual(emulated_runs.acceleration_ratio(output), 97.88)
+
+    def test_wrong_usage(self):
+        for script in ("emulated_devices.py", "overlap.py"):
+            path = os.path.join(ROOT, "bench", "plan", script)
+            done = subprocess.run([sys.executable, "-B", path, "--rate", "fast"], capture_output=True,
+                                  text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--rate", done.stderr)
 
 
 class Collectives(unittest.TestCase):
