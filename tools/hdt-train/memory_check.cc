@@ -26,12 +26,12 @@ double share_of_states(const training::OwnerSet& set, const training::ShardOptio
 double needed_bytes(const TrainFlags& flags, const training::Layout& layout, int rank) {
   constexpr double kElementBytes = sizeof(float);
   double bytes = 0;
-  const training::UnitRange own = layout.units_of(layout.position_of(rank));
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
+    if (std::ranges::find(set.ranks, rank) == set.ranks.end()) continue;
     // A parameter, its gradient, and two moments.
     const double each = kElementBytes * (2 + 2 * share_of_states(set, flags.trainer.shards, rank));
     for (int unit = set.units.first; unit < set.units.end; ++unit) {
-      if (own.contains(unit)) bytes += each * static_cast<double>(unit_elements(flags.shape, unit));
+      bytes += each * static_cast<double>(unit_elements(flags.shape, unit));
     }
   }
   return bytes;

@@ -12,8 +12,7 @@ Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlag
 }
 
 Status load_parameters(const training::PretrainedModel& model, training::UnitMemory& memory) {
-  const training::UnitRange units = memory.units();
-  for (int unit = units.first; unit < units.end; ++unit) {
+  for (const int unit : memory.units()) {
     std::span<float> rest = memory.parameters(unit);
     for (const training::TensorInfo& tensor : memory.tensors(unit)) {
       HDT_RETURN_IF_ERROR(model.read(tensor, rest.first(tensor.elements())));

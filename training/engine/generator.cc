@@ -28,40 +28,47 @@ int64_t sample_token(std::span<const float> logits, double temperature, double u
   return likeliest - logits.begin();  // rounding ate the last of it
 }
 
-Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute, Messenger& messenger,
-                                      std::span<const int64_t> prompt, const GenerationOptions& options) {
+Result<std::vector<int64_t>> generate(const Layout& layout, const ChunksOf<TextCompute>& chunks,
+                                      Messenger& messenger, std::span<const int64_t> prompt,
+                                      const GenerationOptions& options) {
   const Position position = layout.position_of(messenger.rank());
-  const int last_stage = layout.replica(position.replica).stages() - 1;
-  const bool first = position.stage == 0;
-  const bool last = position.stage == last_stage;
-  const UnitRange units = compute.units();
-  const auto context = static_cast<size_t>(compute.sequence_length());
+  const int stages = layout.replica(position.replica).stages();
+  const int last_stage = stages - 1;
+  const auto context = static_cast<size_t>(chunks[0].sequence_length());
   std::vector<float> input;
   std::vector<float> output;
-  std::vector<float> logits(last ? compute.vocab_size() : 0);
+  std::vector<float> logits(position.stage == last_stage ? chunks[0].vocab_size() : 0);
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
   for (int i = 0; i < options.tokens; ++i) {
     // Steps for each token: receive, compute, send, draw, broadcast.
     const std::span<const int64_t> seen = std::span(tokens).last(std::min(tokens.size(), context));
-    if (!first) {
-      input.resize(compute.activation_elements(units.first - 1, seen.size()));
-      // Activations of the stage before, whose size depends on the tokens seen.
-      Result<Pending> received = messenger.receive_from_stage(position.stage - 1, input);
-      if (!received.is_ok()) return received.status();
-      HDT_RETURN_IF_ERROR(received.value()->wait());
-    }
-    if (!last) output.resize(compute.activation_elements(units.end - 1, seen.size()));
-    compute.infer(seen, input, output, logits);
-    if (!last) {
-      Result<Pending> sent = messenger.send_to_stage(position.stage + 1, output);
+    // The token goes through the first chunks of all stages, then through the second ones, and so on.
+    for (TextCompute* const compute : chunks) {
+      const UnitRange units = compute->units();
+      const bool last = units.end == layout.head_unit() + 1;
+      input.clear();
+      output.clear();
+      if (units.first != layout.embedding_unit()) {
+        input.resize(compute->activation_elements(units.first - 1, seen.size()));
+        // Activations of the virtual stage before, whose size depends on the tokens seen.
+        Result<Pending> received =
+            messenger.receive_from_stage((position.stage + stages - 1) % stages, input);
+        if (!received.is_ok()) return received.status();
+        HDT_RETURN_IF_ERROR(received.value()->wait());
+      }
+      if (!last) output.resize(compute->activation_elements(units.end - 1, seen.size()));
+      compute->infer(seen, input, output, last ? std::span(logits) : std::span<float>());
+      if (last) continue;
+      Result<Pending> sent = messenger.send_to_stage((position.stage + 1) % stages, output);
       if (!sent.is_ok()) return sent.status();
       HDT_RETURN_IF_ERROR(sent.value()->wait());
     }
     // Every stage draws a number, so that all generators stay in step; only the last one's counts. 53
     // random bits make a double in [0, 1).
     const double uniform = std::ldexp(static_cast<double>(random() >> 11), -53);
-    std::array<int64_t, 1> drawn = {last ? sample_token(logits, options.temperature, uniform) : 0};
+    std::array<int64_t, 1> drawn = {
+        position.stage == last_stage ? sample_token(logits, options.temperature, uniform) : 0};
     HDT_RETURN_IF_ERROR(messenger.broadcast_in_replica(last_stage, drawn));
     tokens.push_back(drawn[0]);
   }

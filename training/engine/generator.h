@@ -10,6 +10,7 @@
 #include "training/engine/compute.h"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
+#include "training/engine/model_chunks.h"
 
 namespace hdt::training {
 
@@ -22,8 +23,9 @@ struct GenerationOptions {
 // Writes options.tokens tokens after `prompt`, which must not be empty, and returns them without the
 // prompt. The model sees the last sequence_length() tokens. All stages of the replica must call it with
 // the same arguments and get the same result. Fails with what the messenger reports.
-Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute, Messenger& messenger,
-                                      std::span<const int64_t> prompt, const GenerationOptions& options);
+Result<std::vector<int64_t>> generate(const Layout& layout, const ChunksOf<TextCompute>& chunks,
+                                      Messenger& messenger, std::span<const int64_t> prompt,
+                                      const GenerationOptions& options);
 
 // Draws a token from softmax(logits / temperature). `uniform` is in [0, 1); the same value gives the
 // same token.

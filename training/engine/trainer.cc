@@ -11,12 +11,14 @@
 
 namespace hdt::training {
 
-Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageCompute& compute,
+Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, const ModelChunks& chunks,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options) {
   // Start values are written before the first step; replicas get the same ones, so nothing is broadcast.
   const Position position = layout.position_of(messenger.rank());
-  if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
+  std::vector<UnitRange> ranges;
+  for (const StageCompute* const compute : chunks) ranges.push_back(compute->units());
+  if (messenger.size() != layout.world_size() || ranges != layout.ranges_of(messenger.rank())) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
@@ -25,12 +27,14 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
         Code::kInvalidArgument,
         "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
   }
-  Result<UnitMemory> memory = UnitMemory::create(compute, messenger);
+  Result<UnitMemory> memory = UnitMemory::create(chunks, messenger);
   if (!memory.is_ok()) return memory.status();
-  for (int unit = compute.units().first; unit < compute.units().end; ++unit)
-    compute.initialize(unit, options.seed);
+  for (StageCompute* const compute : chunks) {
+    for (int unit = compute->units().first; unit < compute->units().end; ++unit)
+      compute->initialize(unit, options.seed);
+  }
   Result<PipelineRunner> runner =
-      PipelineRunner::create(layout, position, options.schedule, compute, messenger);
+      PipelineRunner::create(layout, position, options.schedule, chunks, messenger);
   if (!runner.is_ok()) return runner.status();
   return std::unique_ptr<Trainer>(
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));

@@ -15,13 +15,15 @@ std::vector<int64_t> text_from(const Layout& layout, const GenerationOptions& op
   ThreadWorld world(layout);
   std::vector<std::vector<int64_t>> texts(layout.world_size());
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(FakeShape(), layout, rank);
     const auto messenger = world.messenger(rank);
-    Result<UnitMemory> memory = UnitMemory::create(compute, *messenger);
+    Result<UnitMemory> memory = UnitMemory::create(chunks.computes(), *messenger);
     ASSERT_TRUE(memory.is_ok());
-    for (int unit = compute.units().first; unit < compute.units().end; ++unit) compute.initialize(unit, 3);
+    for (TextCompute* const compute : chunks.computes()) {
+      for (const int unit : compute->units().numbers()) compute->initialize(unit, 3);
+    }
     const std::array<int64_t, 2> prompt = {1, 2};
-    Result<std::vector<int64_t>> text = generate(layout, compute, *messenger, prompt, options);
+    Result<std::vector<int64_t>> text = generate(layout, chunks.computes(), *messenger, prompt, options);
     ASSERT_TRUE(text.is_ok()) << text.status().message();
     texts[rank] = text.take();
   });
@@ -35,6 +37,9 @@ TEST(GeneratorTest, SameTextWhateverTheStages) {
     const std::vector<int64_t> one = text_from(Layout(4, {{{4}}}, RankOrder::kTpDpPp), options);
     EXPECT_EQ(one.size(), 40U);  // past the sequence length of the model
     EXPECT_EQ(text_from(Layout(4, {{{2, 1, 1}}}, RankOrder::kTpDpPp), options), one);
+    // Two stages with two chunks each.
+    const Replica interleaved{{1, 1, 1, 1}, 1, 2, 2};
+    EXPECT_EQ(text_from(Layout(4, {interleaved}, RankOrder::kTpDpPp), options), one);
   }
 }
 
