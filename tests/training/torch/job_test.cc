@@ -55,9 +55,10 @@ class JobTest : public ::testing::Test {
   }
 
   void expect_equal_losses(const std::string& split, int global_batch,
-                           std::string (*place)(const std::string&) = on_one_node) {
+                           std::string (*place)(const std::string&) = on_one_node,
+                           const std::string& stages = kStages) {
     const ProgramResult four = run_program(
-        place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
+        place(kModel + kFiftySteps + stages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
     ASSERT_EQ(four.exit_status, 0) << four.output;
     expect_losses_of_one_process(global_batch);
   }
@@ -99,6 +100,19 @@ TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
       " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
       "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1",
       12, on_two_nodes);
+}
+
+// The first replica has two chunks of the model on each of its stages, the second one has one.
+TEST_F(JobTest, InterleavedOverTwoNodesAsWell) {
+  const std::string stages =
+      " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 1 1 1 1 1 --hetero-pipeline-stages 2 3 1"
+      " --schedule interleaved --num-virtual-stages-per-pipeline-rank 2 1";
+  expect_equal_losses(
+      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
+      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
+      "10 "
+      "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
+      12, on_two_nodes, stages);
 }
 
 TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
