@@ -27,8 +27,9 @@ struct EvaluationResult {
 // and calls it on the thread of its trainer, between two steps: messages of both go in one order.
 //
 // Where a stage has several chunks of the model, as many micro-batches as there are stages go through one
-// chunk, then through the next, as in interleaved 1F1B. Two micro-batches of a chunk have buffers: while one is computed, the input of the next one arrives and the output of
-// the one before leaves. A buffer is written again only after what was sent from it is gone.
+// chunk, then through the next, as in interleaved 1F1B. Two micro-batches of a chunk have buffers: while one
+// is computed, the input of the next one arrives and the output of the one before leaves. A buffer is written
+// again only after what was sent from it is gone.
 class Evaluator {
  public:
   // Fills `tokens` with sample `index` (0 .. global_batch_size - 1) of batch `batch`; the same on every rank.

@@ -39,10 +39,10 @@ struct Bucket {
   UnitRange units;
 };
 
-// The buckets of the rank that holds `units` (in rising order), in the order in which a backward pass completes them. A
-// bucket takes units of one owner set, last first, until another one would bring it over
-// `most_elements`. A unit that is larger than that is a bucket of its own. All members of a set get the
-// same buckets for it, because they hold the same units of the set.
+// The buckets of the rank that holds `units` (in rising order), in the order in which a backward pass
+// completes them. A bucket takes units of one owner set, last first, until another one would bring it over
+// `most_elements`. A unit that is larger than that is a bucket of its own. All members of a set get the same
+// buckets for it, because they hold the same units of the set.
 std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, std::span<const int> units,
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements);
 

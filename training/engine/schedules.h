@@ -38,8 +38,8 @@ std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage,
 Status check_chunks(ScheduleKind schedule, int stages, int micro_batches, int chunks);
 
 // The maximum number of micro-batches that are between their forward and the end of their backward on
-// this stage, where it has one chunk. Their activations are in memory. Computed by formula; it costs no time for any number of
-// micro-batches.
+// this stage, where it has one chunk. Their activations are in memory. Computed by formula; it costs no time
+// for any number of micro-batches.
 int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batches);
 // The same for the steps of any schedule, by counting.
 int most_in_flight(const std::vector<PipelineStep>& steps);

@@ -16,7 +16,8 @@ namespace hdt::training {
 // Owned by the trainer; the computes' tensors are views of it.
 class UnitMemory {
  public:
-  // Allocates for the units of all chunks, which are in rising order, and binds them. kSystem and others: what the messenger reports.
+  // Allocates for the units of all chunks, which are in rising order, and binds them. kSystem and others:
+  // what the messenger reports.
   static Result<UnitMemory> create(const ModelChunks& chunks, Messenger& messenger);
 
   // In rising order, with gaps where the rank has several chunks.
