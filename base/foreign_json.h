@@ -39,8 +39,18 @@ inline Result<nlohmann::json> parse_foreign_json(std::string_view text, size_t m
   return json;
 }
 
-// The same for a text in which no object may have a key twice. JSON allows it, and the parser would keep the
-// last one silently; a file that lists things by name must not hide one so.
+// The same for data whose texts no terminal shows: they stay as they are, with line ends and other control
+// characters.
+inline Result<nlohmann::json> parse_foreign_data(std::string_view text, size_t most_bytes) {
+  HDT_RETURN_IF_ERROR(check_json_limits(text, most_bytes));
+  if (!is_utf8(text)) return Status(Code::kInvalidArgument, "it is not UTF-8");
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return Status(Code::kInvalidArgument, "it is no JSON");
+  return json;
+}
+
+// The same as parse_foreign_json() for a text in which no object may have a key twice. JSON allows it, and
+// the parser would keep the last one silently; a file that lists things by name must not hide one so.
 inline Result<nlohmann::json> parse_foreign_json_once(std::string_view text, size_t most_bytes) {
   HDT_RETURN_IF_ERROR(check_json_limits(text, most_bytes));
   std::vector<std::set<std::string>> keys;  // of the objects that are open

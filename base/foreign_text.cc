@@ -134,6 +134,20 @@ bool is_plain_text(std::string_view text) {
   return true;
 }
 
+// The control characters, which are no plain text, are the ASCII ones, and U+0080 to U+009F (0xc2 and a
+// second byte).
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const bool control =
+        lead == 0xc2 && at + 1 < text.size() && (static_cast<unsigned char>(text[at + 1]) & 0xe0U) == 0x80;
+    const size_t length = lead < 0x80 ? 1 : control ? 2 : plain_character(text, at);
+    if (length == 0) return false;
+    at += length;
+  }
+  return true;
+}
+
 std::string to_plain_text(std::string text) {
   for (size_t at = 0; at < text.size();) {
     const size_t length = plain_character(text, at);

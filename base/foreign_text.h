@@ -27,6 +27,9 @@ Status check_toml_limits(std::string_view text);
 // without control characters.
 bool is_plain_text(std::string_view text);
 
+// Whether a text is valid UTF-8 (RFC 3629). Control characters may be in it.
+bool is_utf8(std::string_view text);
+
 // The text with a '?' for every byte that would make it no plain text. For texts that people read and no
 // program compares, as the reason of a failure.
 std::string to_plain_text(std::string text);

@@ -15,11 +15,16 @@ namespace {
 
 constexpr int kExitRefused = 1;
 constexpr int kExitUsage = 2;
+// More threads than any machine has processors for.
+constexpr int kMostWorkers = 1024;
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  hdt-data make --bible --output data/kjv            the King James text of Debian's bible-kjv\n"
     "  hdt-data make --text a.txt b.txt --output data/ab  one document a file\n"
+    "  hdt-data make --input web.jsonl --append-eod --workers 8 --output data/web\n"
+    "                                                     one document a line, in "
+    "data/web_text_document.bin, .idx\n"
     "  hdt-data info data/kjv                             what is in data/kjv.bin and data/kjv.idx\n"
     "  hdt-data info data/kjv --json                      the same for programs\n"
     "\n"
@@ -48,12 +53,36 @@ int run(int argc, char** argv) {
   source->add_option("--text", make.texts, "text files; each becomes one document")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
+  source
+      ->add_option("--input", make.inputs,
+                   "files of JSON lines: an object on each line, one document of it for each of --json-keys")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
   source->add_flag("--bible", make.bible,
                    "the King James text of the command `bible`; each book becomes one document");
   source->require_option(1);
+  make_app
+      ->add_option(
+          "--json-keys", make.json_keys,
+          "whose text is taken from --input; the dataset of a key is PREFIX_KEY_document, as Megatron "
+          "names it")
+      ->type_name("KEY")
+      ->trigger_on_parse()
+      ->capture_default_str();
+  make_app->add_flag(
+      "--append-eod", make.append_eod,
+      "end the documents of --input with the end-of-document token (those of --text and --bible "
+      "always end with it, if the tokenizer has it)");
+  make_app->add_option("--workers", make.workers, "threads that encode; the datasets do not depend on it")
+      ->check(hdt::tools::whole(1, kMostWorkers))
+      ->type_name("INT")
+      ->capture_default_str();
   hdt::tools::add_tokenizer_flags(*make_app, make.tokenizer, hdt::training::tokenizer_types());
   make_app
-      ->add_option("--output", make.output, "writes PREFIX.bin and PREFIX.idx; existing ones are replaced")
+      ->add_option(
+          "--output", make.output,
+          "writes PREFIX.bin and PREFIX.idx (--input: PREFIX_KEY_document.bin and .idx); existing ones are "
+          "replaced")
       ->type_name("PREFIX")
       ->check(hdt::tools::path_name())
       ->required();
@@ -76,6 +105,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return fail(kExitUsage, std::string(error.what()) + " (see hdt-data --help)");
+  }
+  if (make_app->parsed()) {
+    const std::string wrong = hdt::tools::check_make_options(make);
+    if (!wrong.empty()) return fail(kExitUsage, wrong + " (see hdt-data --help)");
   }
   // require_subcommand(1) leaves exactly one of the two.
   const hdt::Status status =

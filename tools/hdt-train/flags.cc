@@ -149,6 +149,12 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
                  "gradients reduced by one operation, in elements")
       ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
+  app.add_flag_callback(
+      "--bf16", [&flags] { flags.type = training::NumberType::kBFloat16; },
+      "parameters and activations in bf16, gradients in fp32; the optimizer keeps fp32 masters of the "
+      "parameters, which its updates add up in and a checkpoint has (default: all in fp32)");
+  app.add_flag("--grad-reduce-in-bf16", flags.gradients_in_bf16,
+               "with --bf16: gradients are in bf16, too, which halves their bytes on the network");
   app.add_flag(
       "--use-distributed-optimizer", trainer.shards.sharded,
       "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
@@ -166,7 +172,7 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
       ->type_name("STEPS")
       ->check(whole(0, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--threads", flags.threads, "threads of a torch operation")
+  app.add_option("--threads", flags.threads, "threads of a torch operation, of the norm and of the update")
       ->check(whole(1, 1024))
       ->capture_default_str();
 }
@@ -205,8 +211,17 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->capture_default_str();
   app.add_option("--sample-prompt", flags.sample_prompt, "what the generated text continues")
       ->capture_default_str();
-  app.add_option("--sample-temperature", flags.sample_temperature, "0: always the likeliest token")
+  app.add_option("--sample-temperature", flags.sampling.temperature, "0: always the likeliest token")
       ->check(number(0, 100))
+      ->capture_default_str();
+  app.add_option("--sample-top-k", flags.sampling.top_k,
+                 "draw from so many of the likeliest tokens; 0: from all")
+      ->check(whole(0, kMost))
+      ->capture_default_str();
+  app.add_option("--sample-top-p", flags.sampling.top_p,
+                 "draw from the likeliest tokens, as few as have together this probability (after "
+                 "--sample-top-k); 0 or 1: from all")
+      ->check(number(0, 1))
       ->capture_default_str();
 }
 
@@ -371,8 +386,13 @@ std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
+  if (flags.gradients_in_bf16 && flags.type != training::NumberType::kBFloat16)
+    return "--grad-reduce-in-bf16: expected --bf16, found none";
   if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
     return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
+  if ((!flags.profile_folder.empty() || !flags.emulate.profile.empty()) &&
+      flags.type != training::NumberType::kFloat32)
+    return "--bf16: expected training, found --profile or --emulate, which know fp32 only";
   if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
     return "--save-interval and --keep-checkpoints: expected --save, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
@@ -450,6 +470,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
+  if (flags.gradients_in_bf16) flags.trainer.gradients = training::NumberType::kBFloat16;
   const bool has_vocabulary =
       app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.

@@ -11,6 +11,7 @@
 #include "training/data/data_split.h"
 #include "training/data/tokenizer_choice.h"
 #include "training/engine/layout_flags.h"
+#include "training/engine/sampling.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
 #include "training/torch/model_shape.h"
@@ -35,6 +36,9 @@ struct TrainFlags {
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.
   std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
+  // Of parameters and activations. The gradients' is in `trainer`.
+  training::NumberType type = training::NumberType::kFloat32;
+  bool gradients_in_bf16 = false;  // only where `type` is bf16
   // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes
   // all. A plan has a number for each stage instead (recomputed_layers() in plan_layout.h). Ranks may differ:
   // it changes no result.
@@ -85,8 +89,8 @@ struct TrainFlags {
   int sample_tokens = 0;
   // The generated text continues it.
   std::string sample_prompt = "And the ";
-  // 0: always the likeliest token.
-  double sample_temperature = 0.8;
+  // How its tokens are drawn.
+  training::Sampling sampling = {.temperature = 0.8};
 
   // Flags of Megatron that change nothing here, each with the reason; rank 0 prints them.
   std::vector<std::string> without_effect;

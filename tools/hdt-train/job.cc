@@ -35,6 +35,7 @@
 #include "training/engine/slowed_compute.h"
 #include "training/engine/weight_check.h"
 #include "training/torch/blas_check.h"
+#include "training/torch/parallel.h"
 #include "training/torch/tensor_names.h"
 #include "training/torch/torch_stage.h"
 
@@ -81,7 +82,8 @@ OwnedChunks make_chunks(const TrainFlags& flags, const training::Layout& layout,
   OwnedChunks chunks;
   training::Position position = layout.position_of(rank);
   for (const training::UnitRange& units : layout.ranges_of(rank)) {
-    auto compute = training::make_torch_stage(flags.shape, units, recomputed_layers(flags, layout, position));
+    auto compute = training::make_torch_stage(flags.shape, units, recomputed_layers(flags, layout, position),
+                                              flags.type);
     if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
       compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
     chunks.push_back(std::move(compute));
@@ -102,6 +104,8 @@ void introduce(const TrainFlags& flags, const TokenInput& input, const training:
   fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
              format_grouped(training::parameter_count(shape)), shape.num_layers, shape.hidden_size,
              shape.sequence_length, shape.vocab_size);
+  fmt::print("types: parameters and activations {}, gradients {}, the optimizer's states fp32\n",
+             training::number_type_name(flags.type), training::number_type_name(flags.trainer.gradients));
   // The entropy is that of a sample where the data is large.
   for (const TokenSet& set : input.sets) {
     fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token{}\n",
@@ -330,12 +334,14 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   const training::Position position = layout.position_of(rank);
   const OwnedChunks owned = make_chunks(flags, layout, rank);
   const training::ChunksOf<training::TextCompute> chunks = chunks_of(owned);
+  training::TrainerOptions options = flags.trainer;
+  options.for_each_piece = training::for_each_piece_by_torch;
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
       layout, chunks, *messenger.value(),
       [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
         sampler.value().sample(static_cast<uint64_t>(step), index, tokens);
       },
-      flags.trainer);
+      options);
   if (!trainer.is_ok()) return trainer.status();
   Result<std::unique_ptr<Evaluating>> evaluating =
       Evaluating::start(flags, input, layout, chunks, *trainer.value(), *messenger.value(), reporter.get());
@@ -348,7 +354,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     resume.reset();  // its files are not needed any more
     if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
   } else if (origin.pretrained) {
-    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, trainer.value()->memory()), world));
+    HDT_RETURN_IF_ERROR(all_ready(load_parameters(*origin.pretrained, *trainer.value()->optimizer()), world));
     if (rank == 0) fmt::print("begins with the model in {}\n", flags.load_hf);
     origin.pretrained.reset();
   }

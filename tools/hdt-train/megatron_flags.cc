@@ -28,6 +28,7 @@ constexpr Switch kSwitches[] = {
     {"--use-cpu-initialization", "start values are the same on every device"},
     {"--attention-softmax-in-fp32", "it is in fp32 anyway"},
     {"--sequence-parallel", "it divides among tensor-parallel ranks, of which there is one"},
+    {"--accumulate-allreduce-grads-in-fp32", "they are, unless --grad-reduce-in-bf16 is given"},
     {"--overlap-grad-reduce", "gradients are reduced under the backward anyway"},
     {"--overlap-param-gather", "parameters are gathered under the next step anyway"},
     {"--overlap-p2p-communication", "it is overlapped anyway"},

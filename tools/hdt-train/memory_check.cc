@@ -24,12 +24,17 @@ double share_of_states(const training::OwnerSet& set, const training::ShardOptio
 }
 
 double needed_bytes(const TrainFlags& flags, const training::Layout& layout, int rank) {
-  constexpr double kElementBytes = sizeof(float);
+  const auto parameter = static_cast<double>(training::bytes_of(flags.type));
+  const auto gradient = static_cast<double>(training::bytes_of(flags.trainer.gradients));
+  // A stage has gradients in its own type beside those that are added up in another one (torch_stage.h).
+  const double own_gradient = flags.trainer.gradients == flags.type ? 0 : parameter;
+  // Two moments, and the master of what is not in fp32.
+  const double states = sizeof(float) * (flags.type == training::NumberType::kFloat32 ? 2 : 3);
   double bytes = 0;
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
     if (std::ranges::find(set.ranks, rank) == set.ranks.end()) continue;
-    // A parameter, its gradient, and two moments.
-    const double each = kElementBytes * (2 + 2 * share_of_states(set, flags.trainer.shards, rank));
+    const double each =
+        parameter + gradient + own_gradient + states * share_of_states(set, flags.trainer.shards, rank);
     for (int unit = set.units.first; unit < set.units.end; ++unit) {
       bytes += each * static_cast<double>(unit_elements(flags.shape, unit));
     }

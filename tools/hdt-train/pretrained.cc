@@ -1,6 +1,8 @@
 // pretrained.cc: see pretrained.h.
 #include "tools/hdt-train/pretrained.h"
 
+#include <vector>
+
 namespace hdt::tools {
 
 Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlags& flags) {
@@ -11,13 +13,11 @@ Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlag
   return Found(model.take());
 }
 
-Status load_parameters(const training::PretrainedModel& model, training::UnitMemory& memory) {
-  for (const int unit : memory.units()) {
-    std::span<float> rest = memory.parameters(unit);
-    for (const training::TensorInfo& tensor : memory.tensors(unit)) {
-      HDT_RETURN_IF_ERROR(model.read(tensor, rest.first(tensor.elements())));
-      rest = rest.subspan(tensor.elements());
-    }
+Status load_parameters(const training::PretrainedModel& model, const training::Optimizer& optimizer) {
+  for (const training::TensorState& tensor : optimizer.tensors()) {
+    std::vector<float> parameters(tensor.parameters.size());
+    HDT_RETURN_IF_ERROR(model.read(*tensor.info, parameters));
+    training::set_parameters(tensor, parameters);
   }
   return Status::ok();
 }

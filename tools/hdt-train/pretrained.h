@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "tools/hdt-train/flags.h"
-#include "training/engine/unit_memory.h"
+#include "training/engine/optimizer.h"
 #include "training/torch/pretrained_model.h"
 
 namespace hdt::tools {
@@ -15,6 +15,6 @@ namespace hdt::tools {
 Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlags& flags);
 
 // Fills this rank's parameters, and reads no others.
-Status load_parameters(const training::PretrainedModel& model, training::UnitMemory& memory);
+Status load_parameters(const training::PretrainedModel& model, const training::Optimizer& optimizer);
 
 }  // namespace hdt::tools

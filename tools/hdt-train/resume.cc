@@ -131,13 +131,18 @@ Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const
 training::TrainedTensor trained_tensor(const training::TensorState& tensor) {
   const std::vector<int64_t>& shape = tensor.info->shape;
   return {tensor.info->name, training::Shape(shape.begin(), shape.end()),
-          tensor.parameters, tensor.first,
+          tensor.master,     tensor.first,
           tensor.exp_avg,    tensor.exp_avg_sq};
 }
 
 Status load_tensors(Checkpoint& checkpoint, const training::Optimizer& optimizer) {
-  for (const training::TensorState& tensor : optimizer.tensors())
-    HDT_RETURN_IF_ERROR(training::read_trained(checkpoint, trained_tensor(tensor)));
+  for (const training::TensorState& tensor : optimizer.tensors()) {
+    std::vector<float> parameters(tensor.parameters.size());
+    training::TrainedTensor read = trained_tensor(tensor);
+    read.parameters = parameters;
+    HDT_RETURN_IF_ERROR(training::read_trained(checkpoint, read));
+    training::set_parameters(tensor, parameters);
+  }
   return Status::ok();
 }
 

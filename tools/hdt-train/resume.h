@@ -30,10 +30,11 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
 Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
                     const training::Layout& layout);
 
-// A tensor of the optimizer as the checkpoint's library knows it.
+// A tensor of the optimizer as the checkpoint's library knows it: its parameters are the masters.
 training::TrainedTensor trained_tensor(const training::TensorState& tensor);
 
-// Reads the parameters of this rank's tensors, and the moments of its shards. kInvalidArgument names the
+// Reads the parameters of this rank's tensors, which are rounded to the type of the model, and the moments of
+// its shards. kInvalidArgument names the
 // tensor and the file.
 Status load_tensors(training::Checkpoint& checkpoint, const training::Optimizer& optimizer);
 

@@ -37,6 +37,10 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   for (const auto& [key, value] : training::model_facts(flags.shape))
     model += fmt::format(", {} {}", key, value);
   HDT_RETURN_IF_ERROR(check_same(model, "models", messenger));
+  HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("parameters {}, gradients {}", training::number_type_name(flags.type),
+                             training::number_type_name(flags.trainer.gradients)),
+                 "types of numbers", messenger));
   HDT_RETURN_IF_ERROR(check_same(flags.load_hf.empty() ? "none" : "one", "models to begin with", messenger));
   // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
@@ -69,8 +73,9 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   HDT_RETURN_IF_ERROR(
       check_same(fmt::format("every {} steps", flags.check_weights), "checks of weights", messenger));
   HDT_RETURN_IF_ERROR(
-      check_same(fmt::format("sample {} tokens, temperature {}, prompt {}", flags.sample_tokens,
-                             flags.sample_temperature, flags.sample_prompt),
+      check_same(fmt::format("sample {} tokens, temperature {}, top-k {}, top-p {}, prompt {}",
+                             flags.sample_tokens, flags.sampling.temperature, flags.sampling.top_k,
+                             flags.sampling.top_p, flags.sample_prompt),
                  "sampling", messenger));
   HDT_RETURN_IF_ERROR(check_same(data + (flags.eod_mask_loss ? ", --eod-mask-loss" : ""), "data", messenger));
   HDT_RETURN_IF_ERROR(check_same(

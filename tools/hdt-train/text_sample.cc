@@ -26,7 +26,7 @@ Result<std::string> sample_text(const TrainFlags& flags, const training::Layout&
   }
   const Result<std::vector<int64_t>> tokens = training::generate(
       layout, chunks, messenger, prompt,
-      {.tokens = flags.sample_tokens, .temperature = flags.sample_temperature, .seed = flags.trainer.seed});
+      {.tokens = flags.sample_tokens, .sampling = flags.sampling, .seed = flags.trainer.seed});
   if (!tokens.is_ok()) return tokens.status();
   return flags.sample_prompt + flags.tokenizer->decode(tokens.value());
 }

@@ -73,15 +73,15 @@ class CallersStage final : public StageCompute {
         {fmt::format("unit.{}", unit), {static_cast<int64_t>(unit_elements_[unit - units_.first])}, false}};
   }
   // The caller asks for the memory, and writes start values there.
-  void bind(int /*unit*/, std::span<float> /*parameters*/, std::span<float> /*gradients*/) override {}
+  void bind(int /*unit*/, TypedSpan /*parameters*/, TypedSpan /*gradients*/) override {}
   void initialize(int /*unit*/, uint64_t /*seed*/) override {}
   int sequence_length() const override { return 1; }
   size_t activation_elements(int unit, size_t tokens) const override {
     return tokens * (unit < units_.first ? stage_.input_elements : stage_.output_elements);
   }
 
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override {
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override {
     numbers_.clear();
     for (size_t i = 0; i < samples.size(); i += 2) numbers_.push_back(samples[i]);
     const size_t count = numbers_.empty() ? input.size() / stage_.input_elements : numbers_.size();
@@ -92,7 +92,7 @@ class CallersStage final : public StageCompute {
     return loss;
   }
 
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override {
     const hdtTrainUnitDone_t done = [](void* engine, int unit) {
       (*static_cast<const UnitDone*>(engine))(unit);
@@ -106,10 +106,10 @@ class CallersStage final : public StageCompute {
 
  private:
   // NULL for an empty one.
-  template <typename Float>
-  static Float* data_of(std::span<Float> values) {
-    return values.empty() ? nullptr : values.data();
+  static const float* data_of(ConstTypedSpan values) {
+    return values.empty() ? nullptr : values.as<float>().data();
   }
+  static float* data_of(TypedSpan values) { return values.empty() ? nullptr : values.as<float>().data(); }
 
   hdtTrainStage_t stage_;
   UnitRange units_;
@@ -278,8 +278,8 @@ hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, float** parameter
                fmt::format("hdtTrainUnitMemory: NULL, or unit {} that this stage does not hold", unit)));
   }
   UnitMemory& memory = trainer->trainer->memory();
-  *parameters = memory.parameters(unit).data();
-  *gradients = memory.gradients(unit).data();
+  *parameters = memory.parameters(unit).as<float>().data();
+  *gradients = memory.gradients(unit).as<float>().data();
   return HDT_SUCCESS;
 }
 

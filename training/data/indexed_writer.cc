@@ -99,7 +99,7 @@ Status IndexedDatasetWriter::end_document() {
   return Status::ok();
 }
 
-Status IndexedDatasetWriter::finish() {
+Status IndexedDatasetWriter::prepare() {
   if (finished_) return {Code::kInvalidUsage, prefix_ + ": finish was called before"};
   // A document that was not ended is a mistake of the caller: its sequences would belong to none.
   if (document_starts_.back() != static_cast<int64_t>(sizes_.size())) {
@@ -119,6 +119,13 @@ Status IndexedDatasetWriter::finish() {
   HDT_RETURN_IF_ERROR(data_->sync());
   HDT_RETURN_IF_ERROR(index_->sync());
   finished_ = true;
+  return Status::ok();
+}
+
+Status IndexedDatasetWriter::finish() {
+  if (placed_) return {Code::kInvalidUsage, prefix_ + ": finish was called before"};
+  if (!finished_) HDT_RETURN_IF_ERROR(prepare());
+  placed_ = true;
   HDT_RETURN_IF_ERROR(data_->commit());
   return index_->commit();
 }

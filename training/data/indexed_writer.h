@@ -26,8 +26,12 @@ class IndexedDatasetWriter {
   Status add_sequence(std::span<const int64_t> tokens);
   // Ends the open document; the next sequence begins another one. Documents may be empty.
   Status end_document();
-  // Writes the index and puts the files in place. kInvalidUsage: a document is still open, or finish()
-  // was called before. Nothing can be added afterwards.
+  // Writes the index and syncs both files, under their temporary names still; only the renames of finish()
+  // can fail after that. For several datasets that are to appear together. kInvalidUsage: a document is still
+  // open, or prepare() or finish() was called before. Nothing can be added afterwards.
+  Status prepare();
+  // Does what prepare() does if that was not called, and puts the files in place. kInvalidUsage: as
+  // prepare(), or finish() was called before.
   Status finish();
 
   uint64_t sequence_count() const { return sizes_.size(); }
@@ -45,7 +49,8 @@ class IndexedDatasetWriter {
   std::vector<int64_t> pointers_;               // byte offset of each sequence
   std::vector<int64_t> document_starts_ = {0};  // first sequence of each document, and of the open one
   uint64_t token_count_ = 0;
-  bool finished_ = false;
+  bool finished_ = false;  // nothing can be added any more
+  bool placed_ = false;    // finish() was called
 };
 
 }  // namespace hdt::training

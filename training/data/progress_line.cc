@@ -40,7 +40,23 @@ std::string format_duration(std::chrono::duration<double> duration) {
   return fmt::format("{}h {:02}m", seconds / 3600, seconds % 3600 / 60);
 }
 
-ProgressLine::ProgressLine(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
+// The line is one column shorter than the terminal, as some wrap when the last column is filled. Blanks cover
+// what a longer line before has left.
+void LineInPlace::show(std::string line) {
+  if (columns_ > 1) line.resize(std::min(line.size(), columns_ - 1));
+  const size_t characters = line.size();
+  if (characters < shown_) line.append(shown_ - characters, ' ');
+  shown_ = characters;
+  out_ << '\r' << line << std::flush;
+}
+
+void LineInPlace::finish() {
+  if (shown_ > 0) out_ << std::endl;
+  shown_ = 0;
+}
+
+ProgressLine::ProgressLine(std::ostream& out, Options options)
+    : out_(out), options_(std::move(options)), line_(out, options_.columns) {
   if (!options_.clock) options_.clock = std::chrono::steady_clock::now;
   start_ = last_ = options_.clock();
 }
@@ -74,22 +90,12 @@ void ProgressLine::step_done(const StepReport& report) {
     if (due) out_ << text(report) << std::endl;
     return;
   }
-  // The line is one column shorter than the terminal, as some wrap when the last column is filled.
-  // Blanks cover what a longer line before has left.
-  std::string line = text(report);
-  if (options_.columns > 1) line.resize(std::min(line.size(), options_.columns - 1));
-  const size_t characters = line.size();
-  if (characters < shown_) line.append(shown_ - characters, ' ');
-  shown_ = characters;
-  out_ << '\r' << line << std::flush;
+  line_.show(text(report));
 }
 
 void ProgressLine::skip_time() { last_ = options_.clock(); }
 
-void ProgressLine::finish() {
-  if (shown_ > 0) out_ << std::endl;
-  shown_ = 0;
-}
+void ProgressLine::finish() { line_.finish(); }
 
 // A "dumb" terminal does not go back to the line's start.
 bool is_terminal(int descriptor) {

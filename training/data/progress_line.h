@@ -28,6 +28,23 @@ std::string format_grouped(int64_t number);
 // A duration, rounded to seconds or minutes: "59s", "1m 12s", "2h 03m".
 std::string format_duration(std::chrono::duration<double> duration);
 
+// One line that is written over on a terminal. Not thread-safe. The owner shows texts without line ends, and
+// calls finish() before anything else is printed there.
+class LineInPlace {
+ public:
+  // `out` must outlive the object. `columns` is the width of the terminal; a longer line would wrap, so it is
+  // cut. 0: not known.
+  LineInPlace(std::ostream& out, size_t columns) : out_(out), columns_(columns) {}
+  void show(std::string line);
+  // Ends the line that was shown, if there is one, so that other text can follow.
+  void finish();
+
+ private:
+  std::ostream& out_;
+  size_t columns_;
+  size_t shown_ = 0;  // characters of the line; 0: there is none
+};
+
 // One run's progress, on rank 0. Not thread-safe.
 class ProgressLine {
  public:
@@ -65,7 +82,7 @@ class ProgressLine {
   RateEstimate rate_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
-  size_t shown_ = 0;  // characters of the line in place; 0: there is none
+  LineInPlace line_;
   bool first_ = true;
 };
 

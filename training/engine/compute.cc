@@ -6,8 +6,8 @@
 namespace hdt::training {
 
 // PipelineRunner::create() refuses the schedules that would call these.
-void StageCompute::backward_input(int /*slot*/, std::span<const float> /*output_gradient*/,
-                                  std::span<float> /*input_gradient*/) {
+void StageCompute::backward_input(int /*slot*/, ConstTypedSpan /*output_gradient*/,
+                                  TypedSpan /*input_gradient*/) {
   throw std::logic_error("backward_input() without has_split_backward()");
 }
 

@@ -33,7 +33,7 @@ class EmulatedCompute final : public StageCompute {
              .weight_decay = false}};
   }
   // The memory is there for the messages alone.
-  void bind(int /*unit*/, std::span<float> /*parameters*/, std::span<float> /*gradients*/) override {}
+  void bind(int /*unit*/, TypedSpan /*parameters*/, TypedSpan /*gradients*/) override {}
   void initialize(int /*unit*/, uint64_t /*seed*/) override {}
   int sequence_length() const override { return 1; }
   size_t activation_elements(int unit, size_t tokens) const override {
@@ -42,22 +42,22 @@ class EmulatedCompute final : public StageCompute {
 
   // The last stage counts its samples, as tokens without a loss. A sample is two numbers: one that is read,
   // and one that is a target only.
-  LossSum forward(int /*slot*/, std::span<const int64_t> samples, std::span<const float> /*input*/,
-                  std::span<float> output) override {
+  LossSum forward(int /*slot*/, std::span<const int64_t> samples, ConstTypedSpan /*input*/,
+                  TypedSpan output) override {
     double seconds = 0;
     for (const EmulatedUnit& unit : units_) seconds += unit.forward;
     wait_until(Clock::now(), seconds);
     return {0, output.empty() ? static_cast<int64_t>(samples.size() / 2) : 0};
   }
 
-  void backward(int /*slot*/, std::span<const float> /*output_gradient*/, std::span<float> /*input_gradient*/,
+  void backward(int /*slot*/, ConstTypedSpan /*output_gradient*/, TypedSpan /*input_gradient*/,
                 const UnitDone& unit_done) override {
     each_unit(unit_done, [](const EmulatedUnit& unit) { return unit.input_gradient + unit.weight_gradient; });
   }
 
   bool has_split_backward() const override { return true; }
-  void backward_input(int /*slot*/, std::span<const float> /*output_gradient*/,
-                      std::span<float> /*input_gradient*/) override {
+  void backward_input(int /*slot*/, ConstTypedSpan /*output_gradient*/,
+                      TypedSpan /*input_gradient*/) override {
     double seconds = 0;
     for (const EmulatedUnit& unit : units_) seconds += unit.input_gradient;
     wait_until(Clock::now(), seconds);

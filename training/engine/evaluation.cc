@@ -37,14 +37,13 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const Layout& layout, const
 Status Evaluator::allocate(Chunk& chunk) {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * chunk.compute->sequence_length();
   const UnitRange units = chunk.compute->units();
-  if (!chunk.first) chunk.input_elements = chunk.compute->activation_elements(units.first - 1, tokens);
-  if (!chunk.last) chunk.output_elements = chunk.compute->activation_elements(units.end - 1, tokens);
+  const size_t input = chunk.first ? 0 : chunk.compute->activation_elements(units.first - 1, tokens);
+  const size_t output = chunk.last ? 0 : chunk.compute->activation_elements(units.end - 1, tokens);
   chunk.slots.resize(kSlots);
   for (Slot& slot : chunk.slots) {
-    for (const auto& [part, elements] :
-         {std::pair{&slot.input, chunk.input_elements}, std::pair{&slot.output, chunk.output_elements}}) {
+    for (const auto& [part, elements] : {std::pair{&slot.input, input}, std::pair{&slot.output, output}}) {
       if (elements == 0) continue;
-      Result<FloatMemory> allocated = messenger_.allocate(elements);
+      Result<TypedMemory> allocated = messenger_.allocate(chunk.compute->type(), elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -79,12 +78,11 @@ Result<EvaluationResult> Evaluator::evaluate(int64_t batches, const BatchReader&
 }
 
 Status Evaluator::post_receive(int k) {
-  const Chunk& chunk = chunk_of(k);
-  if (chunk.first) return Status::ok();
+  if (chunk_of(k).first) return Status::ok();
   Slot& slot = slot_of(k);
   // Before the first stage's further chunks comes the last stage.
-  Result<Pending> posted = messenger_.receive_from_stage((stage_ + replica_.stages() - 1) % replica_.stages(),
-                                                         std::span(slot.input.get(), chunk.input_elements));
+  Result<Pending> posted =
+      messenger_.receive_from_stage((stage_ + replica_.stages() - 1) % replica_.stages(), slot.input.span());
   if (!posted.is_ok()) return posted.status();
   slot.received = posted.take();
   return Status::ok();
@@ -102,11 +100,9 @@ Result<LossSum> Evaluator::forward(int k, int64_t batch, const BatchReader& read
   }
   // The micro-batch before the last one may still leave from this slot's output.
   HDT_RETURN_IF_ERROR(settle(slot.sent));
-  const std::span<float> output(slot.output.get(), chunk.output_elements);
-  const LossSum loss =
-      chunk.compute->evaluate(slot.samples, std::span(slot.input.get(), chunk.input_elements), output);
+  const LossSum loss = chunk.compute->evaluate(slot.samples, slot.input.span(), slot.output.span());
   if (chunk.last) return loss;
-  Result<Pending> sent = messenger_.send_to_stage((stage_ + 1) % replica_.stages(), output);
+  Result<Pending> sent = messenger_.send_to_stage((stage_ + 1) % replica_.stages(), slot.output.span());
   if (!sent.is_ok()) return sent.status();
   slot.sent = sent.take();
   return loss;

@@ -46,17 +46,15 @@ class Evaluator {
 
  private:
   struct Slot {
-    FloatMemory input, output;  // null at the ends of the pipeline
+    TypedMemory input, output;  // empty at the ends of the pipeline
     std::vector<int64_t> samples;
     Pending received, sent;  // under way into `input` and from `output`
   };
 
   struct Chunk {
     StageCompute* compute = nullptr;
-    bool first = false;         // whether it is the first virtual stage of the replica,
-    bool last = false;          // or the last one
-    size_t input_elements = 0;  // of one micro-batch
-    size_t output_elements = 0;
+    bool first = false;  // whether it is the first virtual stage of the replica,
+    bool last = false;   // or the last one
     std::vector<Slot> slots;
   };
 

@@ -10,7 +10,7 @@ void GradientReducer::unit_done(int unit) {
   const BucketShards& shards = buckets_[next_++];
   const int set = shards.bucket.owner_set;
   if (sets_[set].ranks.size() == 1) return;
-  const std::span<float> gradients = memory_.gradients(shards.bucket.units);
+  const TypedSpan gradients = memory_.gradients(shards.bucket.units);
   Result<Pending> started = shards.counts.empty()
                                 ? messenger_.sum_over_owners(set, gradients)
                                 : messenger_.reduce_scatter_over_owners(set, gradients, shards.counts);

@@ -26,6 +26,16 @@ Result<std::optional<Communicator>> split(Communicator& world, int color, int ke
   return made;
 }
 
+hdtDataType_t data_type_of(NumberType type) {
+  return type == NumberType::kBFloat16 ? HDT_BFLOAT16 : HDT_FLOAT32;
+}
+
+// The values as libhdt takes them: SendBuffer (const void) or RecvBuffer (void).
+template <typename Void, typename Byte>
+Buffer<Void> buffer_of(BasicTypedSpan<Byte> values) {
+  return {values.data(), values.size(), data_type_of(values.type())};
+}
+
 // Used by the rank's training thread only.
 class HdtMessenger final : public Messenger {
  public:
@@ -58,43 +68,48 @@ class HdtMessenger final : public Messenger {
   int size() const override { return world_.size(); }
 
   // libhdt sends from and receives into such memory without a copy.
-  Result<FloatMemory> allocate(size_t elements) override {
-    Memory<float> memory;
-    HDT_RETURN_IF_ERROR(status_of([&] { memory = Memory<float>(elements); }));
-    return FloatMemory(memory.release(), [](float* allocated) { hdtMemFree(allocated); });
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
+    Memory<std::byte> memory;
+    HDT_RETURN_IF_ERROR(status_of([&] { memory = Memory<std::byte>(elements * bytes_of(type)); }));
+    return TypedMemory(type, elements,
+                       {memory.release(), [](std::byte* allocated) { hdtMemFree(allocated); }});
   }
 
-  Result<Pending> send_to_stage(int stage, std::span<const float> values) override {
-    return started(*replica_, [&] { return replica_->send_async(values, stage); });
+  Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {
+    return started(*replica_, [&] { return replica_->send_async(buffer_of<const void>(values), stage); });
   }
 
-  Result<Pending> receive_from_stage(int stage, std::span<float> values) override {
-    return started(*replica_, [&] { return replica_->recv_async(values, stage); });
+  Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
+    return started(*replica_, [&] { return replica_->recv_async(buffer_of<void>(values), stage); });
   }
 
   Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
     return status_of([&] { replica_->broadcast(values, stage); });
   }
 
-  Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
+  Result<Pending> sum_over_owners(int owner_set, TypedSpan values) override {
     Communicator& owners = owners_.at(owner_set);
-    return started(owners, [&] { return owners.all_reduce_async(values); });
+    return started(owners, [&] { return owners.all_reduce_async(buffer_of<void>(values)); });
   }
 
-  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                              std::span<const size_t> counts) override {
     Communicator& owners = owners_.at(owner_set);
     const std::vector<size_t> starts = starts_of(counts);
-    const std::span<float> own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
-    return started(owners, [&] { return owners.reduce_scatter_v_async(values, own, counts); });
+    const TypedSpan own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
+    return started(owners, [&] {
+      return owners.reduce_scatter_v_async(buffer_of<const void>(values), buffer_of<void>(own), counts);
+    });
   }
 
-  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                          std::span<const size_t> counts) override {
     Communicator& owners = owners_.at(owner_set);
     const std::vector<size_t> starts = starts_of(counts);
-    const std::span<float> own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
-    return started(owners, [&] { return owners.all_gather_v_async(own, values, counts, starts); });
+    const TypedSpan own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
+    return started(owners, [&] {
+      return owners.all_gather_v_async(buffer_of<const void>(own), buffer_of<void>(values), counts, starts);
+    });
   }
 
   Status sum_over_world(std::span<double> values) override {

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "base/status.h"
+#include "training/engine/number_type.h"
 
 namespace hdt::training {
 
@@ -30,9 +30,6 @@ inline Status settle(Pending& operation) {
   return finished->wait();
 }
 
-// Memory for parameters, gradients and activations, with the function that frees it.
-using FloatMemory = std::unique_ptr<float[], std::function<void(float*)>>;
-
 // One rank's end. Used by one thread. Calls that return a Status block; calls that return a Pending have
 // only begun when they return. After a failure the run is over: no function may be expected to work.
 class Messenger {
@@ -41,29 +38,29 @@ class Messenger {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Zeroed memory for `elements` floats, of the kind from which messages are fastest.
-  virtual Result<FloatMemory> allocate(size_t elements) = 0;
+  // Zeroed memory for so many elements, of the kind from which messages are fastest.
+  virtual Result<TypedMemory> allocate(NumberType type, size_t elements) = 0;
 
   // Between the stages of this rank's replica. The n-th send to a stage matches that stage's n-th
-  // receive from this one, and both must have the same length.
-  virtual Result<Pending> send_to_stage(int stage, std::span<const float> values) = 0;
-  virtual Result<Pending> receive_from_stage(int stage, std::span<float> values) = 0;
+  // receive from this one, and both must have the same type and length.
+  virtual Result<Pending> send_to_stage(int stage, ConstTypedSpan values) = 0;
+  virtual Result<Pending> receive_from_stage(int stage, TypedSpan values) = 0;
   // Copies the values of `stage` to the other stages. All stages of the replica call it.
   virtual Status broadcast_in_replica(int stage, std::span<int64_t> values) = 0;
 
   // Sums in place over the ranks of the owner set with that index. Members of a set call it in the same
-  // order for that set, with the same length.
-  virtual Result<Pending> sum_over_owners(int owner_set, std::span<float> values) = 0;
+  // order for that set, with the same type and length. Each sum is rounded to the type of the values.
+  virtual Result<Pending> sum_over_owners(int owner_set, TypedSpan values) = 0;
   // The same with a part for each member, in the order of the set's ranks: member i's part has counts[i]
   // values and follows those of the members before it. The counts are the same on all members, their sum is
   // that of the values, and 0 is allowed. They are not needed after the call has returned.
   //
   // Reduce-scatter: each member gets the sums of its own part, in place. What becomes of the values of other
   // parts is not specified.
-  virtual Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+  virtual Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                                      std::span<const size_t> counts) = 0;
   // Allgather: each member's part replaces what the other members have in its place.
-  virtual Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+  virtual Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                                  std::span<const size_t> counts) = 0;
 
   // In place, over all ranks, which all call it.

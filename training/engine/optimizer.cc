@@ -2,9 +2,15 @@
 #include "training/engine/optimizer.h"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
+#include <utility>
 
 namespace hdt::training {
+
+void set_parameters(const TensorState& tensor, std::span<const float> whole) {
+  convert(whole, tensor.parameters);
+  std::ranges::copy(whole.subspan(tensor.first, tensor.master.size()), tensor.master.begin());
+}
 
 Optimizer::Optimizer(UnitMemory& memory, const AdamWOptions& options, const std::vector<OwnerSet>& sets,
                      std::span<const BucketShards> buckets, int rank)
@@ -17,6 +23,7 @@ Optimizer::Optimizer(UnitMemory& memory, const AdamWOptions& options, const std:
   }
   first_moment_.resize(elements);
   second_moment_.resize(elements);
+  if (has_masters()) master_.resize(elements);
   // Buckets are in the order of backward.
   for (size_t bucket = buckets_.size(); bucket > 0; --bucket) add_tensors(bucket - 1);
   share_out_writing(sets, rank);
@@ -34,10 +41,15 @@ void Optimizer::add_tensors(size_t bucket) {
       const size_t count = std::clamp(shards.first + shards.count, own, end) - own;
       // Where this rank has nothing of the tensor, the place of its moments means nothing.
       const size_t moments = count == 0 ? 0 : moments_[bucket] + own - shards.first;
-      tensors_.push_back({&tensor, memory_.parameters(units).subspan(at, end - at), own - at,
+      const TypedSpan parameters = memory_.parameters(units).subspan(at, end - at);
+      const TypedSpan updated = parameters.subspan(own - at, count);
+      const std::span<float> master =
+          has_masters() ? std::span(master_).subspan(moments, count) : updated.as<float>();
+      convert(updated, master);
+      tensors_.push_back({&tensor, parameters, own - at, master,
                           std::span(first_moment_).subspan(moments, count),
                           std::span(second_moment_).subspan(moments, count)});
-      places_.push_back({bucket, at, false});
+      places_.push_back({bucket, at, memory_.start(units.first) + at, false});
       at = end;
     }
   }
@@ -57,55 +69,90 @@ void Optimizer::share_out_writing(const std::vector<OwnerSet>& sets, int rank) {
   }
 }
 
-void Optimizer::update(int64_t step, double learning_rate, double gradient_scale) {
-  const std::span<float> parameters = memory_.all_parameters();
-  for (const TensorState& tensor : tensors_) {
-    const size_t at = tensor.parameters.data() - parameters.data() + tensor.first;
-    const size_t count = tensor.exp_avg.size();
-    adamw_update({parameters.subspan(at, count), memory_.all_gradients().subspan(at, count), tensor.exp_avg,
-                  tensor.exp_avg_sq},
-                 options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
-                 tensor.info->weight_decay);
+// In pieces, which are alike whoever works on them. An element's update knows nothing of others.
+void Optimizer::update(int64_t step, double learning_rate, double gradient_scale,
+                       const ForEachPiece& for_each) {
+  struct Piece {
+    size_t tensor;
+    size_t first;  // of this rank's part of the tensor
+    size_t count;
+  };
+  std::vector<Piece> pieces;
+  for (size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+    const size_t size = tensors_[tensor].master.size();
+    for (size_t first = 0; first < size; first += kPieceElements)
+      pieces.push_back({tensor, first, std::min(kPieceElements, size - first)});
   }
+  const TypedSpan parameters = memory_.all_parameters();
+  const TypedSpan gradients = memory_.all_gradients();
+  const bool is_converted = gradients.type() != NumberType::kFloat32;
+  for_each(pieces.size(), [&](size_t index) {
+    const auto [number, first, count] = pieces[index];
+    const TensorState& tensor = tensors_[number];
+    const size_t start = places_[number].start + tensor.first + first;
+    const TypedSpan summed = gradients.subspan(start, count);
+    std::vector<float> converted(is_converted ? count : 0);
+    if (is_converted) convert(summed, converted);
+    const std::span<const float> used =
+        is_converted ? std::span<const float>(converted) : std::span<const float>(summed.as<float>());
+    const std::span<float> master = tensor.master.subspan(first, count);
+    adamw_update(
+        {master, used, tensor.exp_avg.subspan(first, count), tensor.exp_avg_sq.subspan(first, count)},
+        options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
+        tensor.info->weight_decay);
+    if (has_masters()) convert(master, parameters.subspan(start, count));
+  });
 }
 
-// A bucket at a time, so that a rank has the moments of its own tensors and one bucket more. The order of
+// A bucket at a time, so that a rank has the states of its own tensors and one bucket more. The order of
 // buckets is that of units on every rank, so ranks that share some sets with one and some with another wait
 // for nobody who waits for them.
 Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
+  // What owners keep parts of: the shards, and where a tensor has its part.
+  struct Sharded {
+    std::span<const float> own;
+    std::span<float> TensorState::*part;
+    std::vector<float> whole;  // of one bucket
+  };
+  std::vector<Sharded> states;
+  states.push_back({first_moment_, &TensorState::exp_avg, {}});
+  states.push_back({second_moment_, &TensorState::exp_avg_sq, {}});
+  if (has_masters()) states.push_back({master_, &TensorState::master, {}});
+
   const auto is_cut = [&](size_t bucket) { return !buckets_[bucket].counts.empty(); };
   WrittenState state;
   size_t gathered = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (places_[i].written_here && is_cut(places_[i].bucket)) gathered += 2 * tensors_[i].parameters.size();
+    if (places_[i].written_here && is_cut(places_[i].bucket))
+      gathered += states.size() * tensors_[i].parameters.size();
   }
   state.gathered = std::make_unique<float[]>(gathered);
   float* free = state.gathered.get();
-  // The moments of one bucket, whole.
-  std::array<std::vector<float>, 2> moments;
   for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     const BucketShards& shards = buckets_[bucket];
-    for (size_t m = 0; m < moments.size() && is_cut(bucket); ++m) {
-      moments[m].resize(shards.elements);
-      const std::span<const float> own(m == 0 ? first_moment_ : second_moment_);
-      std::ranges::copy(own.subspan(moments_[bucket], shards.count), moments[m].begin() + shards.first);
+    for (Sharded& sharded : states) {
+      if (!is_cut(bucket)) break;
+      sharded.whole.resize(shards.elements);
+      std::ranges::copy(sharded.own.subspan(moments_[bucket], shards.count),
+                        sharded.whole.begin() + static_cast<std::ptrdiff_t>(shards.first));
       Result<Pending> started =
-          messenger.all_gather_over_owners(shards.bucket.owner_set, moments[m], shards.counts);
+          messenger.all_gather_over_owners(shards.bucket.owner_set, sharded.whole, shards.counts);
       if (!started.is_ok()) return started.status();
       HDT_RETURN_IF_ERROR(started.value()->wait());
     }
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (!places_[i].written_here || places_[i].bucket != bucket) continue;
       TensorState tensor = tensors_[i];
+      const size_t count = tensor.parameters.size();
       if (is_cut(bucket)) {
-        const size_t count = tensor.parameters.size();
         tensor.first = 0;
-        for (auto& [whole, written] :
-             {std::pair{&moments[0], &tensor.exp_avg}, {&moments[1], &tensor.exp_avg_sq}}) {
-          std::copy_n(whole->begin() + places_[i].element, count, free);
-          *written = {free, count};
+        for (const Sharded& sharded : states) {
+          std::copy_n(sharded.whole.begin() + static_cast<std::ptrdiff_t>(places_[i].element), count, free);
+          tensor.*sharded.part = {free, count};
           free += count;
         }
+        // Parameters in fp32 are whole on every owner.
+        if (!has_masters()) tensor.master = tensor.parameters.as<float>();
       }
       state.tensors.push_back(tensor);
     }

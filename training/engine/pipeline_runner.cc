@@ -71,19 +71,18 @@ Status PipelineRunner::allocate() {
 Status PipelineRunner::allocate(Chunk& chunk, int in_flight) {
   const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * chunk.compute->sequence_length();
   const UnitRange units = chunk.compute->units();
-  if (!chunk.first) chunk.input_elements = chunk.compute->activation_elements(units.first - 1, tokens);
-  if (!chunk.last) chunk.output_elements = chunk.compute->activation_elements(units.end - 1, tokens);
+  const size_t input = chunk.first ? 0 : chunk.compute->activation_elements(units.first - 1, tokens);
+  const size_t output = chunk.last ? 0 : chunk.compute->activation_elements(units.end - 1, tokens);
   chunk.slots.resize(static_cast<size_t>(in_flight) + 1);
   for (Slot& slot : chunk.slots) {
-    std::vector<std::pair<FloatMemory*, size_t>> parts;
-    if (!chunk.first)
-      parts = {{&slot.input, chunk.input_elements}, {&slot.input_gradient, chunk.input_elements}};
+    std::vector<std::pair<TypedMemory*, size_t>> parts;
+    if (!chunk.first) parts = {{&slot.input, input}, {&slot.input_gradient, input}};
     if (!chunk.last) {
-      parts.emplace_back(&slot.output, chunk.output_elements);
-      parts.emplace_back(&slot.output_gradient, chunk.output_elements);
+      parts.emplace_back(&slot.output, output);
+      parts.emplace_back(&slot.output_gradient, output);
     }
     for (const auto& [part, elements] : parts) {
-      Result<FloatMemory> allocated = messenger_->allocate(elements);
+      Result<TypedMemory> allocated = messenger_->allocate(chunk.compute->type(), elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -118,11 +117,9 @@ Status PipelineRunner::post_next_receive(size_t from) {
   // micro-batches in flight.
   const PipelineStep step = schedule_[receive_step_];
   const bool activation = step.action == PipelineAction::kReceiveActivation;
-  Chunk& chunk = chunks_[step.chunk];
-  Slot& slot = slot_of(chunk, step.micro_batch);
+  Slot& slot = slot_of(chunks_[step.chunk], step.micro_batch);
   Result<Pending> posted = messenger_->receive_from_stage(
-      neighbour(activation ? -1 : +1),
-      activation ? chunk.input(slot.input) : chunk.output(slot.output_gradient));
+      neighbour(activation ? -1 : +1), activation ? slot.input.span() : slot.output_gradient.span());
   if (!posted.is_ok()) return posted.status();
   receive_ = posted.take();
   return Status::ok();
@@ -147,26 +144,26 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
     // sending.
     case PipelineAction::kBackward:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      chunk.compute->backward(slot_index(chunk, step.micro_batch), chunk.output(slot.output_gradient),
-                              chunk.input(slot.input_gradient), done);
+      chunk.compute->backward(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
+                              slot.input_gradient.span(), done);
       return Status::ok();
     case PipelineAction::kInputGradient:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      chunk.compute->backward_input(slot_index(chunk, step.micro_batch), chunk.output(slot.output_gradient),
-                                    chunk.input(slot.input_gradient));
+      chunk.compute->backward_input(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
+                                    slot.input_gradient.span());
       return Status::ok();
     case PipelineAction::kWeightGradient:
       chunk.compute->backward_weights(slot_index(chunk, step.micro_batch), done);
       return Status::ok();
     case PipelineAction::kSendActivation:
-      return send(+1, chunk.output(slot.output), slot.activation_sent);
+      return send(+1, slot.output.span(), slot.activation_sent);
     case PipelineAction::kSendGradient:
-      return send(-1, chunk.input(slot.input_gradient), slot.gradient_sent);
+      return send(-1, slot.input_gradient.span(), slot.gradient_sent);
   }
   return {Code::kInternal, "a step of the schedule has no action"};
 }
 
-Status PipelineRunner::send(int distance, std::span<const float> values, Pending& sent) {
+Status PipelineRunner::send(int distance, ConstTypedSpan values, Pending& sent) {
   Result<Pending> started = messenger_->send_to_stage(neighbour(distance), values);
   if (!started.is_ok()) return started.status();
   sent = started.take();
@@ -179,7 +176,7 @@ Status PipelineRunner::forward(PipelineStep step, Chunk& chunk, Slot& slot, cons
   HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
   if (chunk.first || chunk.last) read_samples(step.micro_batch, samples, slot);
   const LossSum more = chunk.compute->forward(slot_index(chunk, step.micro_batch), slot.samples,
-                                              chunk.input(slot.input), chunk.output(slot.output));
+                                              slot.input.span(), slot.output.span());
   loss.loss += more.loss;
   loss.tokens += more.tokens;
   return Status::ok();

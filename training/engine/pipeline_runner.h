@@ -48,9 +48,9 @@ class PipelineRunner {
   }
 
  private:
-  // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are null.
+  // The buffers of one micro-batch in flight. Those of a neighbour that the stage does not have are empty.
   struct Slot {
-    FloatMemory input, output, output_gradient, input_gradient;
+    TypedMemory input, output, output_gradient, input_gradient;
     std::vector<int64_t> samples;            // of the first and the last stage
     Pending activation_sent, gradient_sent;  // under way from `output` and from `input_gradient`
   };
@@ -58,22 +58,12 @@ class PipelineRunner {
   // One range of layers of the stage.
   struct Chunk {
     StageCompute* compute = nullptr;
-    bool first = false;         // whether it is the first virtual stage of the replica,
-    bool last = false;          // or the last one
-    size_t input_elements = 0;  // of one micro-batch, from the virtual stage before
-    size_t output_elements = 0;
+    bool first = false;  // whether it is the first virtual stage of the replica,
+    bool last = false;   // or the last one
     // The step of the schedule after which nothing more is added to its gradients: its last backward, or the
     // last second part of one.
     size_t last_gradient = 0;
     std::vector<Slot> slots;
-    // A buffer on the side of the virtual stage before, or of the one behind, as a span; empty if there is
-    // none.
-    std::span<float> input(const FloatMemory& memory) const {
-      return {memory.get(), memory ? input_elements : 0};
-    }
-    std::span<float> output(const FloatMemory& memory) const {
-      return {memory.get(), memory ? output_elements : 0};
-    }
   };
 
   PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule, const ModelChunks& chunks,
@@ -86,7 +76,7 @@ class PipelineRunner {
   Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
               LossSum& loss);
   // Sends to the stage `distance` away in the ring of the stages; `sent` keeps the operation.
-  Status send(int distance, std::span<const float> values, Pending& sent);
+  Status send(int distance, ConstTypedSpan values, Pending& sent);
   // The neighbour at that distance. The last stage's next one is the first stage with its next chunk.
   int neighbour(int distance) const {
     return (position_.stage + distance + replica_.stages()) % replica_.stages();

@@ -19,7 +19,7 @@
 
 namespace hdt::training {
 
-// Shards begin on a cache line, in elements.
+// Shards begin on a cache line of their fp32 states, in elements.
 inline constexpr size_t kShardAlignment = 64 / sizeof(float);
 
 // The same on all ranks.

@@ -39,9 +39,10 @@ class SlowedCompute final : public TextCompute {
   SlowedCompute(std::unique_ptr<TextCompute> compute, double factor)
       : compute_(std::move(compute)), factor_(factor) {}
 
+  NumberType type() const override { return compute_->type(); }
   UnitRange units() const override { return compute_->units(); }
   std::vector<TensorInfo> tensors(int unit) const override { return compute_->tensors(unit); }
-  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override {
     compute_->bind(unit, parameters, gradients);
   }
   void initialize(int unit, uint64_t seed) override { compute_->initialize(unit, seed); }
@@ -51,16 +52,15 @@ class SlowedCompute final : public TextCompute {
     return compute_->activation_elements(unit, tokens);
   }
 
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override {
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override {
     const Piece piece;
     const LossSum loss = compute_->forward(slot, samples, input, output);
     piece.stretch(factor_);
     return loss;
   }
 
-  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
-                   std::span<float> output) override {
+  LossSum evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) override {
     const Piece piece;
     const LossSum loss = compute_->evaluate(samples, input, output);
     piece.stretch(factor_);
@@ -69,7 +69,7 @@ class SlowedCompute final : public TextCompute {
 
   // A unit's gradient is reported when the slow device would have it. The time in unit_done() (starting
   // a reduction) is not stretched, as it is not the device's.
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override {
     Piece piece;
     compute_->backward(slot, output_gradient, input_gradient, stretched(piece, unit_done));
@@ -77,8 +77,7 @@ class SlowedCompute final : public TextCompute {
   }
 
   bool has_split_backward() const override { return compute_->has_split_backward(); }
-  void backward_input(int slot, std::span<const float> output_gradient,
-                      std::span<float> input_gradient) override {
+  void backward_input(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient) override {
     const Piece piece;
     compute_->backward_input(slot, output_gradient, input_gradient);
     piece.stretch(factor_);
@@ -90,10 +89,10 @@ class SlowedCompute final : public TextCompute {
     piece.stretch(factor_);
   }
 
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+  void infer(std::span<const int64_t> tokens, int64_t position, ConstTypedSpan input, TypedSpan output,
              std::span<float> logits) override {
     const Piece piece;
-    compute_->infer(tokens, input, output, logits);
+    compute_->infer(tokens, position, input, output, logits);
     piece.stretch(factor_);
   }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace hdt::training {
@@ -21,13 +22,30 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, const Mod
   if (messenger.size() != layout.world_size() || ranges != layout.ranges_of(messenger.rank())) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
+  const NumberType type = chunks[0].type();
+  for (int chunk = 1; chunk < chunks.size(); ++chunk) {
+    if (chunks[chunk].type() == type) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("chunk {} has parameters in {}: expected {}, as chunk 0 has", chunk,
+                              number_type_name(chunks[chunk].type()), number_type_name(type)));
+  }
+  if (options.gradients != NumberType::kFloat32 && options.gradients != type) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("gradients in {} of parameters in {}: expected fp32 or the parameters' type",
+                              number_type_name(options.gradients), number_type_name(type)));
+  }
+  if (options.update && type != NumberType::kFloat32) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("an update of the caller's: expected parameters in fp32, found {}",
+                              number_type_name(type)));
+  }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
   if (options.shards.sharded && options.update) {
     return Status(
         Code::kInvalidArgument,
         "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
   }
-  Result<UnitMemory> memory = UnitMemory::create(chunks, messenger);
+  Result<UnitMemory> memory = UnitMemory::create(chunks, messenger, options.gradients);
   if (!memory.is_ok()) return memory.status();
   for (StageCompute* const compute : chunks) {
     for (int unit = compute->units().first; unit < compute->units().end; ++unit)
@@ -58,7 +76,7 @@ Trainer::Trainer(const Layout& layout, Messenger& messenger, BatchReader batches
 // In the order of the numbers below.
 Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
   // 1. Backward adds to the gradients, so they start at zero.
-  std::ranges::fill(memory_.all_gradients(), 0.0F);
+  std::ranges::fill(memory_.all_gradients().bytes(), std::byte{0});
   // 2. Forward and backward. The reducer starts buckets from inside the last backward. What
   //    other ranks have updated in the step before may come until the first forward.
   Result<LossSum> loss =
@@ -108,22 +126,34 @@ Result<StepResult> Trainer::step(int64_t step, std::span<double> sums) {
 }
 
 // Owners of what is not cut have the same sums, so the first one counts it. The padding between units is zero
-// and adds nothing. Summed in double, as millions of squares would lose digits in float.
+// and adds nothing. Summed in double, as millions of squares would lose digits in float; piece by piece, so
+// that the order does not depend on threads.
 double Trainer::counted_square_norm() {
-  double sum = 0;
-  if (!options_.count_gradient_norm) return sum;
+  if (!options_.count_gradient_norm) return 0;
+  std::vector<TypedSpan> pieces;
   for (const BucketShards& shards : buckets_) {
     if (shards.counts.empty() && sets_[shards.bucket.owner_set].ranks.front() != messenger_.rank()) continue;
-    const std::span<const float> own =
-        memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
-    for (const float gradient : own) sum += double{gradient} * gradient;
+    const TypedSpan own = memory_.gradients(shards.bucket.units).subspan(shards.first, shards.count);
+    for (size_t first = 0; first < own.size(); first += kPieceElements)
+      pieces.push_back(own.subspan(first, std::min(kPieceElements, own.size() - first)));
   }
-  return sum;
+  std::vector<double> sums(pieces.size());
+  options_.for_each_piece(pieces.size(), [&](size_t piece) {
+    sums[piece] = with_elements(pieces[piece], [](auto elements) {
+      double sum = 0;
+      for (const auto element : elements) {
+        const auto gradient = static_cast<float>(element);
+        sum += double{gradient} * gradient;
+      }
+      return sum;
+    });
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 void Trainer::update(int64_t step, double learning_rate, double gradient_scale) {
   if (options_.update) return options_.update(gradient_scale);
-  optimizer_->update(step, learning_rate, gradient_scale);
+  optimizer_->update(step, learning_rate, gradient_scale, options_.for_each_piece);
   gatherer_.start();
 }
 

@@ -20,6 +20,7 @@
 #include "training/engine/messenger.h"
 #include "training/engine/optimizer.h"
 #include "training/engine/ownership.h"
+#include "training/engine/parallel.h"
 #include "training/engine/parameter_gatherer.h"
 #include "training/engine/pipeline_runner.h"
 #include "training/engine/shards.h"
@@ -37,6 +38,9 @@ struct TrainerOptions {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   // The maximum number of gradients that one operation reduces, unless a unit has more (plan_buckets()).
   size_t bucket_elements = size_t{1} << 20;
+  // Of the gradients in memory, in which they are added up over micro-batches and over owners. fp32, or the
+  // type of the compute.
+  NumberType gradients = NumberType::kFloat32;
   // How the optimizer's states are shared out among the owners of a unit.
   ShardOptions shards;
   // Updates the parameters in the place of AdamW, if it is set. `gradient_scale`: the factor that makes the
@@ -45,6 +49,8 @@ struct TrainerOptions {
   // False: StepResult::gradient_norm is 0, and nothing is clipped. The gradients of emulated devices are
   // zeros, and summing their squares would take time that these devices do not take.
   bool count_gradient_norm = true;
+  // Who sums the norm and updates the parameters. The results do not depend on it.
+  ForEachPiece for_each_piece = for_each_piece_here;
 };
 
 // The result of a step, the same on all ranks.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostNameBytes = 512;
 
-uint32_t crc_of(std::span<const float> values) { return crc32c(0, std::as_bytes(values)); }
+uint32_t crc_of(ConstTypedSpan values) { return crc32c(0, values.bytes()); }
 
 // The first index for which two ranks have different numbers; nothing if there is none. A rank has none for
 // what it does not hold. A double holds 32 bits exactly. The greatest number and the greatest of their

@@ -25,13 +25,14 @@ at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, cons
   const int64_t heads = query.size(2);
   const int64_t size = query.size(3);
   const int64_t groups = key.size(2);
+  const int64_t keys = key.size(1);
   const int64_t shared = heads / groups;
   const at::Tensor q = query.view({batch, length, groups, shared, size})
                            .permute({0, 2, 3, 1, 4})
                            .reshape({batch * groups, shared * length, size});
-  const at::Tensor k = key.transpose(1, 2).reshape({batch * groups, length, size});
-  const at::Tensor v = value.transpose(1, 2).reshape({batch * groups, length, size});
-  const at::Tensor mask = future.narrow(0, 0, length).narrow(1, 0, length).repeat({shared, 1});
+  const at::Tensor k = key.transpose(1, 2).reshape({batch * groups, keys, size});
+  const at::Tensor v = value.transpose(1, 2).reshape({batch * groups, keys, size});
+  const at::Tensor mask = future.narrow(0, keys - length, length).narrow(1, 0, keys).repeat({shared, 1});
   const at::Tensor scores =
       at::baddbmm(mask, q, k.transpose(-2, -1), 1, 1 / std::sqrt(static_cast<double>(size)));
   const at::Tensor mixed = at::bmm(scores.softmax(-1), v);

@@ -11,9 +11,9 @@ namespace hdt::training {
 // lies after the query, else 0.
 at::Tensor future_mask(int64_t length, at::ScalarType type);
 
-// Query [B, T, heads, size], key and value [B, T, groups, size] to [B, T, heads * size]. Heads that follow
-// each other share a group of keys and values (Ainslie et al. 2023: "GQA"); heads must be a multiple of
-// groups. `future` is future_mask() of at least T.
+// Query [B, T, heads, size], key and value [B, S, groups, size] to [B, T, heads * size]; S is at least T, and
+// the queries are those of the last T tokens. Heads that follow each other share a group of keys and values
+// (Ainslie et al. 2023: "GQA"); heads must be a multiple of groups. `future` is future_mask() of at least S.
 at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const at::Tensor& future);
 

@@ -40,7 +40,7 @@ struct RmsNorm : public Function<RmsNorm> {
     const at::Tensor mean = at::matmul(product, weight).div_(weight.size(0)).unsqueeze(-1);
     at::Tensor input_gradient = gradient * weight;
     input_gradient.addcmul_(normed, mean, -1).mul_(saved[2]);
-    return {input_gradient, product.view({-1, weight.size(0)}).sum(0), at::Tensor()};
+    return {input_gradient, product.reshape({-1, weight.size(0)}).sum(0), at::Tensor()};
   }
 };
 

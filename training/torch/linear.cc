@@ -70,6 +70,10 @@ void WeightGradients::take(WeightGradient gradient) {
     kept_->push_back(std::move(gradient));
 }
 
+at::Tensor at_least_float(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
+}
+
 at::Tensor linear(const at::Tensor& input, const Projection& projection, WeightGradients& gradients) {
   if (!c10::GradMode::is_enabled()) return product(input, projection);
   return Linear::apply(input, projection.weight, &projection, &gradients);

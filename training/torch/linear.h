@@ -47,6 +47,9 @@ struct Projection {
   WeightLayout layout = WeightLayout::kOutIn;
 };
 
+// The tensor in fp32 if its type has fewer digits, else itself.
+at::Tensor at_least_float(const at::Tensor& tensor);
+
 // input x weight^T + bias over the last dimension: [..., in] to [..., out]. If gradients are on, the graph's
 // backward computes the gradient of `input`, and gives those of weight and bias to `gradients`.
 at::Tensor linear(const at::Tensor& input, const Projection& projection, WeightGradients& gradients);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "training/torch/attention.h"
 #include "training/torch/layer_functions.h"
@@ -74,34 +75,39 @@ std::vector<ParameterShape> LlamaLayers::parameters(int unit) const {
   };
 }
 
-at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor& tokens) const {
+at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor& tokens,
+                                  int64_t /*position*/) const {
   return at::embedding(parameters[0], tokens);
 }
 
+// Not computed in fewer digits than fp32.
 at::Tensor LlamaLayers::norm(const at::Tensor& input, const at::Tensor& weight) const {
-  return rms_norm(input, weight, shape_.norm_epsilon);
+  return rms_norm(at_least_float(input), at_least_float(weight), shape_.norm_epsilon).to(input.scalar_type());
 }
 
 // Query and key are rotated in one pass.
 at::Tensor LlamaLayers::attention(const Parameters& parameters, WeightGradients& gradients,
-                                  const at::Tensor& input) const {
+                                  const at::Tensor& input, KeyValueCache* cache) const {
   const int64_t length = input.size(1);
   const int64_t heads = shape_.num_attention_heads;
   const int64_t groups = shape_.query_groups();
   const at::Tensor qkv = linear(input, {parameters[kQkv]}, gradients)
                              .view({input.size(0), length, heads + 2 * groups, shape_.head_size()});
-  const at::Tensor qk =
-      rotate(qkv.narrow(2, 0, heads + groups), cosine_.narrow(0, 0, length), sine_.narrow(0, 0, length));
-  const at::Tensor mixed = causal_attention(qk.narrow(2, 0, heads), qk.narrow(2, heads, groups),
-                                            qkv.narrow(2, heads + groups, groups), future_);
+  const int64_t position = cache == nullptr ? 0 : cache->length();
+  const at::Tensor qk = rotate(qkv.narrow(2, 0, heads + groups), cosine_.narrow(0, position, length),
+                               sine_.narrow(0, position, length));
+  at::Tensor key = qk.narrow(2, heads, groups);
+  at::Tensor value = qkv.narrow(2, heads + groups, groups);
+  if (cache != nullptr) std::tie(key, value) = cache->append(key, value, shape_.sequence_length);
+  const at::Tensor mixed = causal_attention(qk.narrow(2, 0, heads), key, value, future_);
   return linear(mixed, {parameters[kAttentionOut]}, gradients);
 }
 
 // Both blocks add to the residual stream: attention, then the MLP.
 at::Tensor LlamaLayers::layer(const Parameters& parameters, WeightGradients& gradients,
-                              const at::Tensor& input) const {
+                              const at::Tensor& input, KeyValueCache* cache) const {
   const at::Tensor attended =
-      input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]));
+      input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]), cache);
   const at::Tensor gate_up = linear(norm(attended, parameters[kMlpNorm]), {parameters[kGateUp]}, gradients);
   return attended + linear(swiglu(gate_up), {parameters[kDown]}, gradients);
 }

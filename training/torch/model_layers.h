@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "training/engine/compute.h"
+#include "training/torch/key_value_cache.h"
 #include "training/torch/linear.h"
 #include "training/torch/model_shape.h"
 
@@ -28,9 +29,9 @@ struct ParameterShape {
 // The parameters of a unit, in the order of ModelLayers::parameters().
 using Parameters = std::vector<at::Tensor>;
 
-// The functions are pure and build autograd graphs if gradients are on; the gradients of matrices go to
-// `gradients` (linear.h). Made once for each stage, used by its thread. In shapes B is the number of samples
-// and T the number of tokens of each; T may be below sequence_length.
+// The functions are pure, but for a cache, and build autograd graphs if gradients are on; the gradients of
+// matrices go to `gradients` (linear.h). Made once for each stage, used by its thread. In shapes B is the
+// number of samples and T the number of tokens of each; T may be below sequence_length.
 class ModelLayers {
  public:
   virtual ~ModelLayers() = default;
@@ -39,11 +40,13 @@ class ModelLayers {
   // (training/engine/layout.h). Those of the head begin with its matrix, unless that is the embedding's
   // (ModelShape::tied_head); the embedding's are first of its unit.
   virtual std::vector<ParameterShape> parameters(int unit) const = 0;
-  // Tokens [B, T] to [B, T, hidden].
-  virtual at::Tensor embedding(const Parameters& parameters, const at::Tensor& tokens) const = 0;
-  // [B, T, hidden] to [B, T, hidden].
-  virtual at::Tensor layer(const Parameters& parameters, WeightGradients& gradients,
-                           const at::Tensor& input) const = 0;
+  // Tokens [B, T] to [B, T, hidden]; the first of them has this position in its text.
+  virtual at::Tensor embedding(const Parameters& parameters, const at::Tensor& tokens,
+                               int64_t position) const = 0;
+  // [B, T, hidden] to [B, T, hidden]. With a cache B is 1, the tokens follow those in the cache, see them,
+  // and are added to it; without one (nullptr) the first token has position 0.
+  virtual at::Tensor layer(const Parameters& parameters, WeightGradients& gradients, const at::Tensor& input,
+                           KeyValueCache* cache) const = 0;
   // The norm in front of the head's matrix product: [B, T, hidden] to the same.
   virtual at::Tensor final_norm(const Parameters& parameters, const at::Tensor& input) const = 0;
 };

@@ -37,7 +37,7 @@ struct LossInPieces : public torch::autograd::Function<LossInPieces> {
     // In double, as the pieces are few and their sums large.
     at::Tensor loss = at::zeros({}, at::kDouble);
     for_each_piece(input, weight, [&](int64_t row, int64_t rows) {
-      const at::Tensor logits = at::linear(input.narrow(0, row, rows), weight);
+      const at::Tensor logits = at_least_float(at::linear(input.narrow(0, row, rows), weight));
       loss += at::cross_entropy_loss(logits, targets.narrow(0, row, rows), {}, at::Reduction::Sum);
     });
     return loss;
@@ -55,9 +55,10 @@ struct LossInPieces : public torch::autograd::Function<LossInPieces> {
     for_each_piece(input, weight, [&](int64_t row, int64_t rows) {
       const at::Tensor part = input.narrow(0, row, rows);
       const at::Tensor target = saved[2].narrow(0, row, rows).unsqueeze(1);
-      at::Tensor gradient = at::linear(part, weight).softmax(-1);
+      at::Tensor gradient = at_least_float(at::linear(part, weight)).softmax(-1);
       gradient.scatter_add_(1, target.clamp_min(0), at::full({rows, 1}, -1, gradient.options()));
       gradient.mul_(target.ne(kIgnoredTarget).to(gradient.dtype()).mul_(factor));
+      gradient = gradient.to(weight.scalar_type());
       input_gradient.narrow(0, row, rows).copy_(gradient.matmul(weight));
       sum.addmm_(gradient.t(), part);
     });
@@ -70,7 +71,8 @@ struct LossInPieces : public torch::autograd::Function<LossInPieces> {
 at::Tensor token_loss(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& targets,
                       WeightGradients& gradients) {
   if (input.size(0) > rows_of_a_piece(weight.size(0))) return LossInPieces::apply(input, weight, targets);
-  return at::cross_entropy_loss(linear(input, {weight}, gradients), targets, {}, at::Reduction::Sum);
+  return at::cross_entropy_loss(at_least_float(linear(input, {weight}, gradients)), targets, {},
+                                at::Reduction::Sum);
 }
 
 }  // namespace hdt::training

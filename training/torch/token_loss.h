@@ -11,7 +11,8 @@ namespace hdt::training {
 inline constexpr int64_t kIgnoredTarget = -100;
 
 // The cross entropy of input x weight^T, summed over the rows: [rows, hidden] and [vocabulary, hidden], with
-// `targets` [rows]. If gradients are on, weight.grad() must be bound.
+// `targets` [rows]. If gradients are on, weight.grad() must be bound. Logits are of the input's type, what
+// follows is computed in fp32 at least.
 //
 // Logits of a large vocabulary would take more memory than all else. Beyond 64 MiB of them they are computed
 // piece by piece, in the backward again; the weight's gradient is then added by the backward itself and not

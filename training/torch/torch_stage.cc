@@ -4,12 +4,14 @@
 // gradient of a unit is known to be complete as soon as its part has run. A layer that is recomputed keeps
 // its leaf only: backward makes its graph from the leaf, and then goes on as for the others. Tensors of
 // parameters and gradients are views of the engine's memory; nothing is copied but activations at the ends
-// of the stage.
+// of the stage, and gradients that the engine has in another type.
 #include "training/torch/torch_stage.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -24,27 +26,36 @@
 namespace hdt::training {
 namespace {
 
-// A tensor on memory that it does not own. torch has no read-only tensors; inputs and received gradients
-// are only read.
-at::Tensor view_of(std::span<const float> memory, at::IntArrayRef sizes) {
-  // torch has no read-only tensors; inputs and received gradients are only read.
-  return at::from_blob(const_cast<float*>(memory.data()), sizes, at::kFloat);
+at::ScalarType scalar_type_of(NumberType type) {
+  return type == NumberType::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-// Copies a tensor's elements in order.
-void copy_out(const at::Tensor& from, std::span<float> to) {
-  const at::Tensor dense = from.contiguous();
-  std::memcpy(to.data(), dense.data_ptr<float>(), to.size_bytes());
+// A tensor on memory that it does not own. torch has no read-only tensors; inputs and received gradients
+// are only read.
+at::Tensor view_of(ConstTypedSpan memory, at::IntArrayRef sizes) {
+  return at::from_blob(const_cast<std::byte*>(memory.data()), sizes, scalar_type_of(memory.type()));
+}
+
+// Copies a tensor's elements in order, and converts them if `to` is of another type.
+void copy_out(const at::Tensor& from, TypedSpan to) {
+  const at::Tensor dense = from.to(scalar_type_of(to.type())).contiguous();
+  std::memcpy(to.data(), dense.data_ptr(), to.bytes().size());
 }
 
 // One rank's stage. The saved graphs of micro-batches in flight are kept by slot.
 class TorchStage final : public TextCompute {
  public:
-  TorchStage(const ModelShape& shape, UnitRange units, int recomputed_layers)
-      : shape_(shape), units_(units), recomputed_layers_(recomputed_layers), layers_(make_layers(shape)) {
+  TorchStage(const ModelShape& shape, UnitRange units, int recomputed_layers, NumberType type)
+      : shape_(shape),
+        units_(units),
+        recomputed_layers_(recomputed_layers),
+        type_(type),
+        layers_(make_layers(shape, scalar_type_of(type))) {
     parameters_.resize(units.size());
+    sums_.resize(units.size());
   }
 
+  NumberType type() const override { return type_; }
   UnitRange units() const override { return units_; }
   int sequence_length() const override { return static_cast<int>(shape_.sequence_length); }
   int64_t vocab_size() const override { return shape_.vocab_size; }
@@ -56,12 +67,19 @@ class TorchStage final : public TextCompute {
   std::vector<TensorInfo> tensors(int unit) const override { return named_tensors(shape_, unit); }
 
   // Autograd adds into a gradient tensor that is already there, so gradients arrive in the engine's memory.
-  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+  // Its type is that of the parameter; where the engine's is another one, add_to_sums() brings them there.
+  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override {
     size_t at = 0;
     for (const ParameterShape& parameter : layers_->parameters(unit)) {
-      at::Tensor tensor = view_of(parameters.subspan(at), parameter.sizes);
+      at::Tensor tensor = view_of(parameters.subspan(at, parameters.size() - at), parameter.sizes);
       tensor.set_requires_grad(true);
-      tensor.mutable_grad() = view_of(gradients.subspan(at), parameter.sizes);
+      const at::Tensor sum = view_of(gradients.subspan(at, gradients.size() - at), parameter.sizes);
+      if (gradients.type() == type_) {
+        tensor.mutable_grad() = sum;
+      } else {
+        tensor.mutable_grad() = at::zeros(parameter.sizes, scalar_type_of(type_));
+        sums_[unit - units_.first].push_back(sum);
+      }
       at += static_cast<size_t>(tensor.numel());
       unit_tensors(unit).push_back(std::move(tensor));
     }
@@ -77,7 +95,8 @@ class TorchStage final : public TextCompute {
     for (size_t i = 0; i < shapes.size(); ++i) {
       at::Tensor& tensor = unit_tensors(unit)[i];
       if (shapes[i].deviation > 0) {
-        tensor.normal_(0, shapes[i].deviation, random);
+        // Drawn in fp32, so that the start values of another type are these rounded.
+        tensor.copy_(at::empty(tensor.sizes(), at::kFloat).normal_(0, shapes[i].deviation, random));
       } else {
         tensor.fill_(shapes[i].value);
       }
@@ -86,8 +105,8 @@ class TorchStage final : public TextCompute {
 
   // Steps: build the input, run unit after unit with a graph of its own, compute the loss at the head,
   // copy the output out. `input` and the tokens are used in place, so they must stay until backward().
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override {
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override {
     if (static_cast<size_t>(slot) >= slots_.size()) slots_.resize(slot + 1);
     std::vector<Saved>& saved = slots_[slot];
     saved.clear();
@@ -133,8 +152,7 @@ class TorchStage final : public TextCompute {
   }
 
   // Without graphs; what forward() keeps is dropped at once.
-  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
-                   std::span<float> output) override {
+  LossSum evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) override {
     const c10::AutoGradMode no_gradients(false);
     const LossSum loss = forward(0, samples, input, output);
     slots_[0].clear();
@@ -143,7 +161,7 @@ class TorchStage final : public TextCompute {
 
   // Unit by unit from the last: run its graph with the gradient of its output; the gradient of its leaf
   // is that of the unit before.
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override {
     std::vector<Saved>& saved = slots_[slot];
     at::Tensor gradient = received_gradient(output_gradient);
@@ -154,6 +172,7 @@ class TorchStage final : public TextCompute {
       recompute(unit, part);
       part.output.backward(gradient);
       if (unit != 0) gradient = part.input.grad();
+      add_to_sums(unit);
       unit_done(unit);
     }
     if (!input_gradient.empty()) copy_out(gradient, input_gradient);
@@ -163,8 +182,7 @@ class TorchStage final : public TextCompute {
 
   // As backward(), but the products keep the gradients of their weights for the second part. The embedding
   // has nothing in front of it, so all of its backward is in the second part.
-  void backward_input(int slot, std::span<const float> output_gradient,
-                      std::span<float> input_gradient) override {
+  void backward_input(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient) override {
     std::vector<Saved>& saved = slots_[slot];
     at::Tensor gradient = received_gradient(output_gradient);
     for (int unit = units_.end - 1; unit >= units_.first; --unit) {
@@ -192,12 +210,14 @@ class TorchStage final : public TextCompute {
       saved.pop_back();
       if (unit == 0) part.output.backward(part.output_gradient);
       for (const WeightGradient& gradient : part.kept) gradient.add();
+      add_to_sums(unit);
       unit_done(unit);
     }
   }
 
-  // As forward() without graphs and without a slot. Only the last position's logits are wanted.
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+  // As forward() without graphs and without a slot, but with a cache for each layer. Only the last position's
+  // logits are wanted.
+  void infer(std::span<const int64_t> tokens, int64_t position, ConstTypedSpan input, TypedSpan output,
              std::span<float> logits) override {
     const c10::AutoGradMode no_gradients(false);
     const auto length = static_cast<int64_t>(tokens.size());
@@ -207,8 +227,10 @@ class TorchStage final : public TextCompute {
     for (int unit = units_.first; unit < units_.end; ++unit) {
       if (is_head(unit))
         copy_out(linear(final_norm(flow.select(1, length - 1)), {head_matrix()}, weight_gradients_), logits);
+      else if (unit == 0)
+        flow = layers_->embedding(unit_tensors(unit), flow, position);
       else
-        flow = body_forward(unit, flow);
+        flow = layers_->layer(unit_tensors(unit), weight_gradients_, flow, cache_of(unit, position));
     }
     if (!output.empty()) copy_out(flow, output);
   }
@@ -236,22 +258,39 @@ class TorchStage final : public TextCompute {
     if (is_recomputed(unit)) part.output = layer_forward(unit, part.input);
   }
   // Undefined on the last stage, where the output is the loss and its gradient is 1.
-  at::Tensor received_gradient(std::span<const float> gradient) const {
+  at::Tensor received_gradient(ConstTypedSpan gradient) const {
     return gradient.empty() ? at::Tensor() : received(gradient, shape_.sequence_length);
+  }
+  // Moves a unit's gradients to where the engine has them in another type. A tied head's matrix is the
+  // embedding's, whose unit is complete last.
+  void add_to_sums(int unit) {
+    std::vector<at::Tensor>& sums = sums_[unit - units_.first];
+    for (size_t i = 0; i < sums.size(); ++i) {
+      at::Tensor& gradient = unit_tensors(unit)[i].mutable_grad();
+      sums[i].add_(gradient);
+      gradient.zero_();
+    }
   }
   std::vector<at::Tensor>& unit_tensors(int unit) { return parameters_[unit - units_.first]; }
   // Activations as [B, T, hidden]; B follows from the size.
-  at::Tensor received(std::span<const float> input, int64_t length) const {
+  at::Tensor received(ConstTypedSpan input, int64_t length) const {
     return view_of(input, {static_cast<int64_t>(input.size()) / (length * shape_.hidden_size), length,
                            shape_.hidden_size});
   }
 
   at::Tensor layer_forward(int unit, const at::Tensor& input) {
-    return layers_->layer(unit_tensors(unit), weight_gradients_, input);
+    return layers_->layer(unit_tensors(unit), weight_gradients_, input, nullptr);
   }
   // A unit before the head.
   at::Tensor body_forward(int unit, const at::Tensor& input) {
-    return unit == 0 ? layers_->embedding(unit_tensors(unit), input) : layer_forward(unit, input);
+    return unit == 0 ? layers_->embedding(unit_tensors(unit), input, 0) : layer_forward(unit, input);
+  }
+  // The layer's, with the tokens before `position`.
+  KeyValueCache* cache_of(int unit, int64_t position) {
+    caches_.resize(units_.size());
+    KeyValueCache& cache = caches_[unit - units_.first];
+    cache.rewind(position);
+    return &cache;
   }
   at::Tensor final_norm(const at::Tensor& input) {
     return layers_->final_norm(unit_tensors(shape_.num_layers + 1), input);
@@ -266,18 +305,22 @@ class TorchStage final : public TextCompute {
   ModelShape shape_;
   UnitRange units_;
   int recomputed_layers_;
+  NumberType type_;
   std::unique_ptr<ModelLayers> layers_;
   // Before the graphs, which refer to it.
   WeightGradients weight_gradients_;
   std::vector<std::vector<at::Tensor>> parameters_;  // by unit
-  std::vector<std::vector<Saved>> slots_;            // by slot, unit; grows as slots are used
+  // By unit: views of the engine's gradients where these are not of the parameters' type; else none.
+  std::vector<std::vector<at::Tensor>> sums_;
+  std::vector<std::vector<Saved>> slots_;  // by slot, unit; grows as slots are used
+  std::vector<KeyValueCache> caches_;      // by unit, of the text of infer()
 };
 
 }  // namespace
 
-std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units,
-                                              int recomputed_layers) {
-  return std::make_unique<TorchStage>(shape, units, recomputed_layers);
+std::unique_ptr<TextCompute> make_torch_stage(const ModelShape& shape, UnitRange units, int recomputed_layers,
+                                              NumberType type) {
+  return std::make_unique<TorchStage>(shape, units, recomputed_layers, type);
 }
 
 void set_torch_threads(int threads) { at::set_num_threads(threads); }

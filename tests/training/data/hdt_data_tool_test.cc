@@ -69,13 +69,65 @@ TEST(HdtData, MakesTheBible) {
   EXPECT_LT(info["unigram_entropy_nats"].get<double>(), 3.2);
 }
 
+TEST(HdtData, MakesADatasetForEachKeyOfJsonLines) {
+  const TemporaryFolder folder;
+  write_all(folder.file("a.jsonl"),
+            "{\"text\": \"ab\", \"title\": \"A\"}\n{\"text\": \"c\", \"title\": \"C\"}\n");
+  write_all(folder.file("b.jsonl"), "{\"text\": \"d\", \"title\": \"\"}\n");
+  const auto made =
+      hdt_data({"make", "--input", folder.file("a.jsonl"), folder.file("b.jsonl"), "--json-keys", "title",
+                "text", "--workers", "3", "--append-eod", "--output", folder.file("d")});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, AllOf(HasSubstr("d_title_document.bin and "), HasSubstr("3 documents, 4 tokens"),
+                              HasSubstr("d_text_document.bin and "), HasSubstr("3 documents, 7 tokens")));
+  EXPECT_THAT(folder.names(),
+              testing::ElementsAre("a.jsonl", "b.jsonl", "d_text_document.bin", "d_text_document.idx",
+                                   "d_title_document.bin", "d_title_document.idx"));
+  // "text" alone, and no ends, are the defaults.
+  const auto plain = hdt_data({"make", "--input", folder.file("a.jsonl"), "--output", folder.file("e")});
+  EXPECT_THAT(plain.out, AllOf(HasSubstr("e_text_document.bin"), HasSubstr("2 documents, 3 tokens")));
+  const auto info = nlohmann::json::parse(hdt_data({"info", folder.file("d_text_document"), "--json"}).out);
+  EXPECT_EQ(info["documents"], 3);
+}
+
+TEST(HdtData, TextFilesAreTheSameWithMoreWorkers) {
+  const TemporaryFolder folder;
+  std::vector<std::string> files;
+  for (int i = 0; i < 20; ++i) {
+    files.push_back(folder.file(std::to_string(i)));
+    write_all(files.back(),
+              std::string(static_cast<size_t>(1 + 1000 * (19 - i)), static_cast<char>('a' + i)));
+  }
+  for (const std::string workers : {"1", "4"}) {
+    std::vector<std::string> arguments = {"make",      "--output", folder.file("d" + workers),
+                                          "--workers", workers,    "--text"};
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    const auto made = hdt_data(arguments);
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+  }
+  EXPECT_EQ(read_all(folder.file("d1.bin")), read_all(folder.file("d4.bin")));
+  EXPECT_EQ(read_all(folder.file("d1.idx")), read_all(folder.file("d4.idx")));
+}
+
 TEST(HdtData, WrongUsageEndsWith2) {
   const TemporaryFolder folder;
   const std::string out = folder.file("d");
   expect_failure(hdt_data({}), 2, "subcommand is required");
   expect_failure(hdt_data({"convert"}), 2, "'convert' is no subcommand, expected make or info");
-  expect_failure(hdt_data({"make", "--output", out}), 2, "[--text,--bible]");
-  expect_failure(hdt_data({"make", "--bible", "--text", "a", "--output", out}), 2, "[--text,--bible]");
+  expect_failure(hdt_data({"make", "--output", out}), 2, "[--text,--input,--bible]");
+  expect_failure(hdt_data({"make", "--bible", "--text", "a", "--output", out}), 2,
+                 "[--text,--input,--bible]");
+  expect_failure(hdt_data({"make", "--input", "a", "--text", "a", "--output", out}), 2,
+                 "[--text,--input,--bible]");
+  expect_failure(hdt_data({"make", "--bible", "--append-eod", "--output", out}), 2,
+                 "--append-eod: expected --input");
+  expect_failure(hdt_data({"make", "--bible", "--json-keys", "a", "--output", out}), 2,
+                 "--json-keys: expected --input");
+  expect_failure(hdt_data({"make", "--input", "a", "--json-keys", "a", "b", "a", "--output", out}), 2,
+                 "--json-keys: a key is there twice");
+  expect_failure(hdt_data({"make", "--input", "a", "--json-keys", "../a", "--output", out}), 2,
+                 "--json-keys: '../a' given");
+  expect_failure(hdt_data({"make", "--bible", "--workers", "0", "--output", out}), 2, "--workers: '0' given");
   expect_failure(hdt_data({"make", "--bible"}), 2, "--output");
   expect_failure(hdt_data({"make", "--bible", "--output", out, "--split", "x"}), 2, "--split");
   expect_failure(hdt_data({"info"}), 2, "prefix");
@@ -99,7 +151,12 @@ TEST(HdtData, RefusedFilesEndWith1) {
   write_all(folder.file("empty.txt"), "");
   expect_failure(hdt_data({"make", "--text", folder.file("empty.txt"), "--output", folder.file("d")}), 1,
                  "is empty");
-  EXPECT_THAT(folder.names(), testing::ElementsAre("empty.txt", "foreign.bin", "foreign.idx"));
+  write_all(folder.file("a.jsonl"), "{\"text\": \"a\"}\n{\"text\": 1}\n");
+  expect_failure(hdt_data({"make", "--input", folder.file("a.jsonl"), "--output", folder.file("d")}), 1,
+                 "a.jsonl, line 2: 'text' is of type number, expected a string");
+  expect_failure(hdt_data({"make", "--input", folder.file("none"), "--output", folder.file("d")}), 1,
+                 "--input: " + folder.file("none") + ": No such file");
+  EXPECT_THAT(folder.names(), testing::ElementsAre("a.jsonl", "empty.txt", "foreign.bin", "foreign.idx"));
 }
 
 TEST(HdtData, AMissingBibleNamesThePackage) {

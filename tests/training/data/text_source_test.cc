@@ -101,10 +101,11 @@ TEST(TextFile, IsOneDocument) {
 TEST(DatasetMaker, EndsEveryDocument) {
   const TemporaryFolder folder;
   const std::vector<Document> documents = {{"one", "ab"}, {"two", "\xff"}};
-  const auto made = make_dataset(documents, *make_byte_tokenizer(), folder.file("d"));
+  const std::vector<std::string> prefixes = {folder.file("d")};
+  const auto made = make_datasets(*documents_source(documents), *make_byte_tokenizer(), prefixes);
   ASSERT_TRUE(made.is_ok()) << made.status().to_string();
-  EXPECT_EQ(made.value().documents, 2u);
-  EXPECT_EQ(made.value().tokens, 5u);
+  EXPECT_EQ(made.value()[0].documents, 2u);
+  EXPECT_EQ(made.value()[0].tokens, 5u);
   const auto data = IndexedDataset::open(folder.file("d"));
   ASSERT_TRUE(data.is_ok()) << data.status().to_string();
   EXPECT_EQ(data.value()->document_tokens(0),

@@ -33,7 +33,7 @@ TrainerOptions checkpointed_options(const ShardOptions& shards) {
 // The tensor as the checkpoint's library knows it.
 TrainedTensor trained_tensor(const TensorState& tensor) {
   return {tensor.info->name, Shape(tensor.info->shape.begin(), tensor.info->shape.end()),
-          tensor.parameters, tensor.first,
+          tensor.master,     tensor.first,
           tensor.exp_avg,    tensor.exp_avg_sq};
 }
 
@@ -115,8 +115,13 @@ class CheckpointedRun : public ::testing::Test {
       ASSERT_TRUE(newest.value().checkpoint);
       Checkpoint& checkpoint = *newest.value().checkpoint;
       ASSERT_EQ(checkpoint.state().step, kSaved);
-      for (const TensorState& tensor : trainer.value()->optimizer()->tensors())
-        ASSERT_TRUE(read_trained(checkpoint, trained_tensor(tensor)).is_ok());
+      for (const TensorState& tensor : trainer.value()->optimizer()->tensors()) {
+        std::vector<float> parameters(tensor.parameters.size());
+        TrainedTensor read = trained_tensor(tensor);
+        read.parameters = parameters;
+        ASSERT_TRUE(read_trained(checkpoint, read).is_ok());
+        set_parameters(tensor, parameters);
+      }
       for (int64_t step = kSaved; step < kEnd; ++step) {
         const Result<StepResult> done = trainer.value()->step(step);
         ASSERT_TRUE(done.is_ok());

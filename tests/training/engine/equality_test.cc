@@ -74,7 +74,7 @@ class WholeBackward final : public StageCompute {
   explicit WholeBackward(FakeCompute& compute) : compute_(compute) {}
   UnitRange units() const override { return compute_.units(); }
   std::vector<TensorInfo> tensors(int unit) const override { return compute_.tensors(unit); }
-  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override {
+  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override {
     compute_.bind(unit, parameters, gradients);
   }
   void initialize(int unit, uint64_t seed) override { compute_.initialize(unit, seed); }
@@ -82,11 +82,11 @@ class WholeBackward final : public StageCompute {
   size_t activation_elements(int unit, size_t tokens) const override {
     return compute_.activation_elements(unit, tokens);
   }
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override {
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override {
     return compute_.forward(slot, samples, input, output);
   }
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override {
     compute_.backward(slot, output_gradient, input_gradient, unit_done);
   }
@@ -138,7 +138,7 @@ TEST(EqualityTest, RanksInDifferentStepsAreToldSo) {
     auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
     ASSERT_TRUE(trainer.is_ok());
     EXPECT_TRUE(trainer.value()->step(1'000'003).is_ok());
-    const std::span<float> parameters = trainer.value()->memory().all_parameters();
+    const std::span<float> parameters = trainer.value()->memory().all_parameters().as<float>();
     const std::vector<float> before(parameters.begin(), parameters.end());
     // Their sum is that of the same step on all ranks.
     const Result<StepResult> step = trainer.value()->step(1'000'003 + rank);
@@ -159,13 +159,14 @@ TEST(EqualityTest, AnUpdateOfTheUsersOwnGetsTheMeanGradient) {
   with_update.update = [&scale](double factor) { scale = factor; };
   auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, with_update);
   ASSERT_TRUE(trainer.is_ok());
-  const std::span<float> parameters = trainer.value()->memory().all_parameters();
+  const std::span<float> parameters = trainer.value()->memory().all_parameters().as<float>();
   const std::vector<float> before(parameters.begin(), parameters.end());
   const Result<StepResult> step = trainer.value()->step(0);
   ASSERT_TRUE(step.is_ok());
   EXPECT_EQ(std::vector<float>(parameters.begin(), parameters.end()), before);  // nobody else updates
   double square = 0;
-  for (const float gradient : trainer.value()->memory().all_gradients()) square += gradient * gradient;
+  for (const float gradient : trainer.value()->memory().all_gradients().as<float>())
+    square += gradient * gradient;
   EXPECT_GT(step.value().gradient_norm, options().clip_gradient_norm);
   EXPECT_NEAR(std::sqrt(square) * scale, options().clip_gradient_norm, 1e-5);
 }
@@ -191,8 +192,8 @@ TEST(EqualityTest, DivergenceIsToldWithItsRankAndUpdatesNothing) {
   const auto messenger = world.messenger(0);
   auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
   ASSERT_TRUE(trainer.is_ok());
-  trainer.value()->memory().parameters(2)[0] = std::nanf("");
-  const std::span<float> untouched = trainer.value()->memory().parameters(1);
+  trainer.value()->memory().parameters(2).as<float>()[0] = std::nanf("");
+  const std::span<float> untouched = trainer.value()->memory().parameters(1).as<float>();
   const std::vector<float> before(untouched.begin(), untouched.end());
   const Result<StepResult> step = trainer.value()->step(0);
   ASSERT_TRUE(step.is_ok()) << step.status().message();

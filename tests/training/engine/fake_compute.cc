@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <stdexcept>
 #include <utility>
 
 namespace hdt::training::testing {
@@ -18,20 +19,23 @@ std::vector<TensorInfo> FakeCompute::tensors(int unit) const {
   return {{layer + ".weight", {hidden, hidden}}, {layer + ".bias", {hidden}, false}};
 }
 
-void FakeCompute::bind(int unit, std::span<float> parameters, std::span<float> gradients) {
+void FakeCompute::bind(int unit, TypedSpan parameters, TypedSpan gradients) {
   bound_[unit] = {parameters, gradients};
 }
 
 void FakeCompute::initialize(int unit, uint64_t seed) {
   std::mt19937_64 random(seed * 1000 + unit);
   std::normal_distribution<float> normal(0.0F, 0.3F);
-  for (float& parameter : bound_[unit].parameters) parameter = normal(random);
+  Rows values(bound_[unit].parameters.size());
+  for (float& parameter : values) parameter = normal(random);
+  convert(values, bound_[unit].parameters);
 }
 
 FakeCompute::Rows FakeCompute::embed(std::span<const int64_t> tokens) {
   Rows out;
+  const Rows weights = weights_of(0);
   for (const int64_t token : tokens) {
-    const auto row = bound_[0].parameters.subspan(token * shape_.hidden, shape_.hidden);
+    const auto row = std::span(weights).subspan(token * shape_.hidden, shape_.hidden);
     out.insert(out.end(), row.begin(), row.end());
   }
   return out;
@@ -39,7 +43,7 @@ FakeCompute::Rows FakeCompute::embed(std::span<const int64_t> tokens) {
 
 FakeCompute::Rows FakeCompute::layer(int unit, const Rows& in, Rows& hyperbolic) {
   const int hidden = shape_.hidden;
-  const std::span<float> weights = bound_[unit].parameters;
+  const Rows weights = weights_of(unit);
   hyperbolic.assign(in.size(), 0.0F);
   Rows out = in;
   for (size_t row = 0; row < in.size(); row += hidden) {
@@ -55,29 +59,40 @@ FakeCompute::Rows FakeCompute::layer(int unit, const Rows& in, Rows& hyperbolic)
 
 FakeCompute::Rows FakeCompute::head(int unit, const Rows& in) {
   const int hidden = shape_.hidden;
+  const Rows weights = weights_of(unit);
   Rows logits;
   for (size_t row = 0; row < in.size(); row += hidden) {
     for (int v = 0; v < shape_.vocab; ++v) {
       float sum = 0;
-      for (int i = 0; i < hidden; ++i) sum += in[row + i] * bound_[unit].parameters[v * hidden + i];
+      for (int i = 0; i < hidden; ++i) sum += in[row + i] * weights[v * hidden + i];
       logits.push_back(sum);
     }
   }
   return logits;
 }
 
-FakeCompute::Rows FakeCompute::received(int unit, std::span<const float> values) const {
-  return {values.begin(), values.begin() + values.size() / handed_on(unit) * shape_.hidden};
+FakeCompute::Rows FakeCompute::received(int unit, ConstTypedSpan values) const {
+  Rows rows = floats_of(values);
+  rows.resize(values.size() / handed_on(unit) * shape_.hidden);
+  return rows;
 }
 
-void FakeCompute::hand_on(int unit, const Rows& flow, std::span<float> to) const {
+FakeCompute::Rows FakeCompute::floats_of(ConstTypedSpan values) {
+  Rows floats(values.size());
+  convert(values, floats);
+  return floats;
+}
+
+void FakeCompute::hand_on(int unit, const Rows& flow, TypedSpan to) const {
   if (to.empty()) return;
   ASSERT_EQ(to.size(), flow.size() / shape_.hidden * handed_on(unit));
-  std::ranges::fill(std::ranges::copy(flow, to.begin()).out, to.end(), std::nanf(""));
+  Rows padded = flow;
+  padded.resize(to.size(), std::nanf(""));
+  convert(padded, to);
 }
 
-LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                             std::span<float> output) {
+LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                             TypedSpan output) {
   Saved saved;
   const size_t length = shape_.sequence_length;
   for (size_t sample = 0; sample < samples.size(); sample += length + 1) {
@@ -127,7 +142,7 @@ float FakeCompute::logit_gradient(const Saved& saved, size_t token, int v) const
 FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, const Rows& gradient) {
   if (unit == 0) return {};
   const int hidden = shape_.hidden;
-  const std::span<float> weights = bound_[unit].parameters;
+  const Rows weights = weights_of(unit);
   if (is_head(unit)) {
     Rows before(saved.flow.back().size(), 0.0F);
     for (size_t token = 0; token < saved.targets.size(); ++token) {
@@ -150,7 +165,7 @@ FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, c
 
 void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& gradient) {
   const int hidden = shape_.hidden;
-  const std::span<float> gradients = bound_[unit].gradients;
+  Rows gradients = floats_of(bound_[unit].gradients);
   const Rows& in = saved.flow[unit - units_.first];
   if (unit == 0) {
     for (size_t i = 0; i < gradient.size(); ++i)
@@ -171,10 +186,10 @@ void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& 
       }
     }
   }
+  convert(gradients, bound_[unit].gradients);
 }
 
-LossSum FakeCompute::evaluate(std::span<const int64_t> samples, std::span<const float> input,
-                              std::span<float> output) {
+LossSum FakeCompute::evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) {
   EXPECT_TRUE(slots_.empty()) << "a micro-batch of a step is in flight";
   const int greatest = greatest_in_flight_;
   const LossSum loss = forward(0, samples, input, output);
@@ -183,7 +198,7 @@ LossSum FakeCompute::evaluate(std::span<const int64_t> samples, std::span<const 
   return loss;
 }
 
-void FakeCompute::backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+void FakeCompute::backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                            const UnitDone& unit_done) {
   const Saved& saved = slots_.at(slot);
   Rows gradient = received(units_.end - 1, output_gradient);
@@ -197,8 +212,7 @@ void FakeCompute::backward(int slot, std::span<const float> output_gradient, std
   slots_.erase(slot);
 }
 
-void FakeCompute::backward_input(int slot, std::span<const float> output_gradient,
-                                 std::span<float> input_gradient) {
+void FakeCompute::backward_input(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient) {
   Saved& saved = slots_.at(slot);
   saved.gradients.resize(units_.size());
   Rows gradient = received(units_.end - 1, output_gradient);
@@ -218,8 +232,13 @@ void FakeCompute::backward_weights(int slot, const UnitDone& unit_done) {
   slots_.erase(slot);
 }
 
-void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> input,
-                        std::span<float> output, std::span<float> logits) {
+void FakeCompute::infer(std::span<const int64_t> tokens, int64_t position, ConstTypedSpan input,
+                        TypedSpan output, std::span<float> logits) {
+  if (position < 0 || static_cast<size_t>(position) > text_.size())
+    throw std::logic_error("a gap in the text");
+  text_.resize(static_cast<size_t>(position));
+  text_.insert(text_.end(), tokens.begin(), tokens.end());
+  if (text_.size() > static_cast<size_t>(shape_.sequence_length)) throw std::logic_error("a text too long");
   Rows flow = received(units_.first - 1, input);
   Rows unused;
   for (int unit = units_.first; unit < units_.end; ++unit) {
@@ -232,7 +251,11 @@ void FakeCompute::infer(std::span<const int64_t> tokens, std::span<const float> 
     }
   }
   hand_on(units_.end - 1, flow, output);
-  if (!logits.empty()) std::ranges::copy(std::span(flow).last(logits.size()), logits.begin());
+  if (logits.empty()) return;
+  int64_t hash = 0;
+  for (const int64_t token : text_) hash = (hash * 31 + token) % shape_.vocab;
+  const auto last = std::span(flow).last(logits.size());
+  std::ranges::rotate_copy(last, last.begin() + hash, logits.begin());
 }
 
 }  // namespace hdt::training::testing

@@ -2,6 +2,8 @@
 // torch.
 //
 // Embedding, then layers y = x + tanh(x W + b), then softmax cross entropy of x H; every token on its own.
+// When it generates text, the logits depend on all tokens of the text, so that one that is lost or comes
+// twice shows.
 #pragma once
 
 #include <algorithm>
@@ -21,38 +23,39 @@ struct FakeShape {
   int sequence_length = 6;
   // Floats for each token that units with even numbers hand on beside `hidden`: NaN, which nobody may use.
   int padding = 0;
+  // Of parameters and activations. The computation is in fp32, and rounded where it is written.
+  NumberType type = NumberType::kFloat32;
 };
 
 class FakeCompute final : public TextCompute {
  public:
   FakeCompute(const FakeShape& shape, UnitRange units) : shape_(shape), units_(units) {}
 
+  NumberType type() const override { return shape_.type; }
   UnitRange units() const override { return units_; }
   std::vector<TensorInfo> tensors(int unit) const override;
-  void bind(int unit, std::span<float> parameters, std::span<float> gradients) override;
+  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override;
   void initialize(int unit, uint64_t seed) override;
   int sequence_length() const override { return shape_.sequence_length; }
   int64_t vocab_size() const override { return shape_.vocab; }
   size_t activation_elements(int unit, size_t tokens) const override { return tokens * handed_on(unit); }
-  LossSum forward(int slot, std::span<const int64_t> samples, std::span<const float> input,
-                  std::span<float> output) override;
-  LossSum evaluate(std::span<const int64_t> samples, std::span<const float> input,
-                   std::span<float> output) override;
-  void backward(int slot, std::span<const float> output_gradient, std::span<float> input_gradient,
+  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
+                  TypedSpan output) override;
+  LossSum evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) override;
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                 const UnitDone& unit_done) override;
   bool has_split_backward() const override { return true; }
-  void backward_input(int slot, std::span<const float> output_gradient,
-                      std::span<float> input_gradient) override;
+  void backward_input(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient) override;
   void backward_weights(int slot, const UnitDone& unit_done) override;
-  void infer(std::span<const int64_t> tokens, std::span<const float> input, std::span<float> output,
+  void infer(std::span<const int64_t> tokens, int64_t position, ConstTypedSpan input, TypedSpan output,
              std::span<float> logits) override;
 
   int greatest_in_flight() const { return greatest_in_flight_; }
 
  private:
   struct Unit {
-    std::span<float> parameters;
-    std::span<float> gradients;
+    TypedSpan parameters;
+    TypedSpan gradients;
   };
   using Rows = std::vector<float>;  // hidden floats a token
   struct Saved {
@@ -66,8 +69,10 @@ class FakeCompute final : public TextCompute {
 
   size_t handed_on(int unit) const { return shape_.hidden + (unit % 2 == 0 ? shape_.padding : 0); }
   // Converts the values that `unit` has handed on, by leaving out the padding; hand_on() is the way back.
-  Rows received(int unit, std::span<const float> values) const;
-  void hand_on(int unit, const Rows& flow, std::span<float> to) const;
+  Rows received(int unit, ConstTypedSpan values) const;
+  void hand_on(int unit, const Rows& flow, TypedSpan to) const;
+  Rows weights_of(int unit) const { return floats_of(bound_.at(unit).parameters); }
+  static Rows floats_of(ConstTypedSpan values);
   bool is_head(int unit) const { return unit == shape_.num_layers + 1; }
   Rows embed(std::span<const int64_t> tokens);
   Rows layer(int unit, const Rows& in, Rows& hyperbolic);
@@ -81,6 +86,7 @@ class FakeCompute final : public TextCompute {
   FakeShape shape_;
   UnitRange units_;
   std::map<int, Unit> bound_;
+  std::vector<int64_t> text_;  // what infer() was given
   std::map<int, Saved> slots_;
   int greatest_in_flight_ = 0;
 };

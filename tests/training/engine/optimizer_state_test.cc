@@ -2,6 +2,7 @@
 // and a run that goes on from a state of any layout is the run that was never interrupted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <random>
@@ -34,8 +35,9 @@ using State = std::map<std::string, Saved>;
 // Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the
 // end.
 State run(const Layout& layout, int64_t first, int64_t end, const State& from, std::vector<double>& losses,
-          const ShardOptions& shards = {}, double clip_gradient_norm = 0.5) {
-  const FakeShape shape;
+          const ShardOptions& shards = {}, double clip_gradient_norm = 0.5,
+          NumberType type = NumberType::kFloat32) {
+  const FakeShape shape{.type = type};
   ThreadWorld world(layout);
   State state;
   std::mutex mutex;
@@ -44,6 +46,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
     const auto messenger = world.messenger(rank);
     TrainerOptions options = short_run();
     options.shards = shards;
+    options.gradients = type;
     options.clip_gradient_norm = clip_gradient_norm;
     auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
@@ -52,7 +55,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
       if (from.empty()) break;
       const Saved& saved = from.at(tensor.info->name);
       ASSERT_EQ(saved.shape, tensor.info->shape);
-      std::ranges::copy(saved.parameters, tensor.parameters.begin());
+      set_parameters(tensor, saved.parameters);
       const auto part = [&](const std::vector<float>& whole) {
         return std::span(whole).subspan(tensor.first, tensor.exp_avg.size());
       };
@@ -70,7 +73,7 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
     for (const TensorState& tensor : written.value().tensors) {
       Saved& saved = state[tensor.info->name];
       saved.shape = tensor.info->shape;
-      saved.parameters.assign(tensor.parameters.begin(), tensor.parameters.end());
+      saved.parameters.assign(tensor.master.begin(), tensor.master.end());
       saved.exp_avg.assign(tensor.exp_avg.begin(), tensor.exp_avg.end());
       saved.exp_avg_sq.assign(tensor.exp_avg_sq.begin(), tensor.exp_avg_sq.end());
       ++saved.times;
@@ -114,18 +117,43 @@ TEST(OptimizerState, AShardedRunGoesOnWithOtherShardsOrNone) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "HDT_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  for (const Layout& layout : layouts()) {
-    std::vector<double> undisturbed;
-    const State whole = run(layout, 0, kResumedSteps, {}, undisturbed, {}, 0);
-    const std::vector<ShardOptions> settings = {
-        {}, {true, {}}, random_shards(layout, random), random_shards(layout, random)};
-    for (const ShardOptions& first : settings) {
-      std::vector<double> begun;
-      const State half = run(layout, 0, kResumedSteps / 2, {}, begun, first, 0);
-      for (const ShardOptions& second : settings) {
-        std::vector<double> resumed = begun;
-        EXPECT_TRUE(run(layout, kResumedSteps / 2, kResumedSteps, half, resumed, second, 0) == whole);
-        EXPECT_EQ(resumed, undisturbed);
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kBFloat16}) {
+    SCOPED_TRACE(number_type_name(type));
+    for (const Layout& layout : layouts()) {
+      std::vector<double> undisturbed;
+      const State whole = run(layout, 0, kResumedSteps, {}, undisturbed, {}, 0, type);
+      const std::vector<ShardOptions> settings = {
+          {}, {true, {}}, random_shards(layout, random), random_shards(layout, random)};
+      for (const ShardOptions& first : settings) {
+        std::vector<double> begun;
+        const State half = run(layout, 0, kResumedSteps / 2, {}, begun, first, 0, type);
+        for (const ShardOptions& second : settings) {
+          std::vector<double> resumed = begun;
+          EXPECT_TRUE(run(layout, kResumedSteps / 2, kResumedSteps, half, resumed, second, 0, type) == whole);
+          EXPECT_EQ(resumed, undisturbed);
+        }
+      }
+    }
+  }
+}
+
+// What a run reads is what it writes, to the last bit, on every layout and in every type: a state has the
+// masters, and not the parameters that were rounded from them.
+TEST(OptimizerState, AStateDoesNotDependOnTheTypeOfTheParameters) {
+  std::vector<double> losses;
+  const auto types = {NumberType::kFloat32, NumberType::kBFloat16};
+  for (const NumberType first : types) {
+    const State state =
+        run(layouts().front(), 0, kResumedSteps / 2, {}, losses, {true, {3, 0, 1, 2}}, 0.5, first);
+    const std::vector<float>& parameters = state.at("layer.0.weight").parameters;
+    EXPECT_TRUE(std::ranges::any_of(parameters, [](float value) {
+      return static_cast<float>(BFloat16(value)) != value;
+    })) << "the masters have no more digits than the parameters";
+    for (const NumberType second : types) {
+      for (const Layout& layout : layouts()) {
+        EXPECT_TRUE(run(layout, kResumedSteps / 2, kResumedSteps / 2, state, losses, {true, {}}, 0.5,
+                        second) == state)
+            << number_type_name(first) << " to " << number_type_name(second);
       }
     }
   }

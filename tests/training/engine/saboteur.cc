@@ -40,25 +40,27 @@ class Saboteur final : public Messenger {
 
   int rank() const override { return honest_->rank(); }
   int size() const override { return honest_->size(); }
-  Result<FloatMemory> allocate(size_t elements) override { return honest_->allocate(elements); }
-  Result<Pending> send_to_stage(int stage, std::span<const float> values) override {
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
+    return honest_->allocate(type, elements);
+  }
+  Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {
     return honest_->send_to_stage(stage, values);
   }
-  Result<Pending> receive_from_stage(int stage, std::span<float> values) override {
+  Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
     return honest_->receive_from_stage(stage, values);
   }
   Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
     return honest_->broadcast_in_replica(stage, values);
   }
 
-  Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
+  Result<Pending> sum_over_owners(int owner_set, TypedSpan values) override {
     return honest_->sum_over_owners(owner_set, spoilt_gradients(values));
   }
-  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                              std::span<const size_t> counts) override {
     return honest_->reduce_scatter_over_owners(owner_set, spoilt_gradients(values), counts);
   }
-  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                          std::span<const size_t> counts) override {
     const bool stale = fault_ == Fault::kStaleParameters && is_last_ && !std::exchange(done_, true);
     return honest_->all_gather_over_owners(owner_set, stale ? copy_of(values) : values, counts);
@@ -72,14 +74,15 @@ class Saboteur final : public Messenger {
   Status max_over_world(std::span<double> values) override { return honest_->max_over_world(values); }
 
  private:
-  std::span<float> spoilt_gradients(std::span<float> values) {
+  TypedSpan spoilt_gradients(TypedSpan values) {
     if (fault_ == Fault::kSumsLost && is_last_) return copy_of(values);
-    for (float& value : values) value *= static_cast<float>(weight_);
+    for (float& value : values.as<float>()) value *= static_cast<float>(weight_);
     return values;
   }
   // The operation goes to a copy, so its outcome is lost.
-  std::span<float> copy_of(std::span<const float> values) {
-    return copies_.emplace_back(values.begin(), values.end());
+  TypedSpan copy_of(TypedSpan values) {
+    const std::span<float> floats = values.as<float>();
+    return copies_.emplace_back(floats.begin(), floats.end());
   }
 
   Fault fault_;

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "tests/training/engine/layout_table.h"
 #include "tests/training/engine/saboteur.h"
@@ -149,6 +151,38 @@ TEST_F(FaultTest, SamplesThatTwoReplicasTake) {
 TEST_F(FaultTest, SumsThatDoNotReachTheOptimizer) {
   expect_found(Fault::kSumsLost, kUnequal);
   expect_found(Fault::kSumsLost, kSizesDiffer);
+}
+
+// Norm and update are done in pieces, by several threads at once and in another order: the same bits.
+TEST(PiecesOfAnUpdate, MayBeDoneByAnybodyInAnyOrder) {
+  const Layout layout(2, {{{2}, 2, 1}, {{1, 1}, 1, 2}}, RankOrder::kTpDpPp);
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kBFloat16}) {
+    // The embedding and the head have two pieces each, the last one of another size.
+    const FakeShape shape{.num_layers = 2, .hidden = 32, .vocab = 3'001, .type = type};
+    TrainerOptions options;
+    options.seed = 5;
+    options.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 1, .total_steps = 3};
+    options.shards.sharded = true;
+    options.clip_gradient_norm = 0.1;
+    options.gradients = type;
+    const RunResult alone = train(layout, shape, 3, options);
+    std::atomic<size_t> most_pieces = 0;
+    options.for_each_piece = [&](size_t pieces, const std::function<void(size_t)>& work) {
+      if (pieces > most_pieces) most_pieces = pieces;
+      std::thread odd([&] {
+        for (size_t piece = pieces; piece > 0; --piece)
+          if (piece % 2 == 0) work(piece - 1);
+      });
+      for (size_t piece = pieces; piece > 0; --piece)
+        if (piece % 2 == 1) work(piece - 1);
+      odd.join();
+    };
+    const RunResult together = train(layout, shape, 3, options);
+    EXPECT_GE(most_pieces, 4U);
+    EXPECT_EQ(together.parameters, alone.parameters);
+    for (size_t step = 0; step < alone.steps.size(); ++step)
+      EXPECT_EQ(together.steps[step].gradient_norm, alone.steps[step].gradient_norm);
+  }
 }
 
 }  // namespace

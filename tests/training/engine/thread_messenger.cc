@@ -13,6 +13,22 @@ namespace {
 
 constexpr std::chrono::seconds kDeadline(60);
 
+std::vector<double> doubles_of(ConstTypedSpan values) {
+  std::vector<double> doubles;
+  with_elements(values, [&](auto elements) {
+    for (const auto element : elements) doubles.push_back(static_cast<float>(element));
+  });
+  return doubles;
+}
+
+// Rounded to the type of `to`.
+void write(std::span<const double> values, TypedSpan to) {
+  const std::vector<float> floats(values.begin(), values.end());
+  convert(floats, to);
+}
+
+void fill_with_nan(TypedSpan values) { write(std::vector<double>(values.size(), std::nan("")), values); }
+
 class Finished final : public Operation {
  public:
   Status wait() override { return Status::ok(); }
@@ -26,7 +42,7 @@ bool ThreadWorld::wait(std::unique_lock<std::mutex>& lock, const std::function<b
 
 class ThreadReceive final : public Operation {
  public:
-  ThreadReceive(ThreadWorld& world, std::pair<int, int> way, std::span<float> values)
+  ThreadReceive(ThreadWorld& world, std::pair<int, int> way, TypedSpan values)
       : world_(world), way_(way), values_(values) {}
 
   Status wait() override {
@@ -34,17 +50,18 @@ class ThreadReceive final : public Operation {
     auto& queue = world_.messages_[way_];
     if (!world_.wait(lock, [&] { return !queue.empty(); }))
       return {Code::kTimeout, "receive: no message came"};
-    const std::vector<float> message = std::move(queue.front());
+    const ThreadWorld::Message message = std::move(queue.front());
     queue.pop_front();
-    if (message.size() != values_.size()) return {Code::kMismatch, "receive: another size was sent"};
-    std::ranges::copy(message, values_.begin());
+    if (message.type != values_.type() || message.bytes.size() != values_.bytes().size())
+      return {Code::kMismatch, "receive: another type or size was sent"};
+    std::ranges::copy(message.bytes, values_.data());
     return Status::ok();
   }
 
  private:
   ThreadWorld& world_;
   std::pair<int, int> way_;
-  std::span<float> values_;
+  TypedSpan values_;
 };
 
 using Combine = double (*)(double, double);
@@ -93,7 +110,7 @@ class ThreadSum {
 // Delivers a part of the result, as long as `values`, from `first` on.
 class ThreadOperation final : public Operation {
  public:
-  ThreadOperation(ThreadSum sum, size_t first, std::span<float> values)
+  ThreadOperation(ThreadSum sum, size_t first, TypedSpan values)
       : sum_(sum), first_(first), values_(values) {}
 
   Status wait() override {
@@ -101,15 +118,14 @@ class ThreadOperation final : public Operation {
     HDT_RETURN_IF_ERROR(sum_.collect(result));
     if (first_ + values_.size() > result.size())
       return {Code::kMismatch, "collective: members differ in size"};
-    std::ranges::transform(std::span(result).subspan(first_, values_.size()), values_.begin(),
-                           [](double value) { return static_cast<float>(value); });
+    write(std::span(result).subspan(first_, values_.size()), values_);
     return Status::ok();
   }
 
  private:
   ThreadSum sum_;
   size_t first_;
-  std::span<float> values_;
+  TypedSpan values_;
 };
 
 class ThreadMessenger final : public Messenger {
@@ -119,18 +135,20 @@ class ThreadMessenger final : public Messenger {
   int rank() const override { return rank_; }
   int size() const override { return world_.layout_.world_size(); }
 
-  Result<FloatMemory> allocate(size_t elements) override {
-    return FloatMemory(new float[elements](), [](float* memory) { delete[] memory; });
+  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
+    return TypedMemory(type, elements,
+                       {new std::byte[elements * bytes_of(type)](), std::default_delete<std::byte[]>()});
   }
 
-  Result<Pending> send_to_stage(int stage, std::span<const float> values) override {
+  Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {
     const std::lock_guard lock(world_.mutex_);
-    world_.messages_[{rank_, peer(stage)}].emplace_back(values.begin(), values.end());
+    world_.messages_[{rank_, peer(stage)}].push_back(
+        {values.type(), {values.bytes().begin(), values.bytes().end()}});
     world_.changed_.notify_all();
     return Pending(std::make_unique<Finished>());
   }
 
-  Result<Pending> receive_from_stage(int stage, std::span<float> values) override {
+  Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
     return Pending(std::make_unique<ThreadReceive>(world_, std::pair(peer(stage), rank_), values));
   }
 
@@ -143,27 +161,28 @@ class ThreadMessenger final : public Messenger {
     return Status::ok();
   }
 
-  Result<Pending> sum_over_owners(int owner_set, std::span<float> values) override {
+  Result<Pending> sum_over_owners(int owner_set, TypedSpan values) override {
     return started(owner_set, values, add, 0, values);
   }
 
   // As long as an operation is under way, nobody may use what it writes. So nan stands there, and stays in
   // what the operation leaves unspecified.
-  Result<Pending> reduce_scatter_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                              std::span<const size_t> counts) override {
     const size_t first = first_of_own(owner_set, counts);
     auto operation = started(owner_set, values, add, first, own_of(owner_set, values, counts));
-    std::ranges::fill(values, std::nanf(""));
+    fill_with_nan(values);
     return operation;
   }
 
-  Result<Pending> all_gather_over_owners(int owner_set, std::span<float> values,
+  Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                          std::span<const size_t> counts) override {
     const size_t first = first_of_own(owner_set, counts);
-    const std::span<float> own = own_of(owner_set, values, counts);
+    const TypedSpan own = own_of(owner_set, values, counts);
     auto operation = started(owner_set, own, nullptr, 0, values);
-    std::ranges::fill(values.first(first), std::nanf(""));
-    std::ranges::fill(values.subspan(first + own.size()), std::nanf(""));
+    fill_with_nan(values.subspan(0, first));
+    const size_t end = first + own.size();
+    fill_with_nan(values.subspan(end, values.size() - end));
     return operation;
   }
 
@@ -180,16 +199,14 @@ class ThreadMessenger final : public Messenger {
     const size_t member = world_.owner_groups_[owner_set].member(rank_);
     return std::accumulate(counts.begin(), counts.begin() + member, size_t{0});
   }
-  std::span<float> own_of(int owner_set, std::span<float> values, std::span<const size_t> counts) const {
+  TypedSpan own_of(int owner_set, TypedSpan values, std::span<const size_t> counts) const {
     return values.subspan(first_of_own(owner_set, counts),
                           counts[world_.owner_groups_[owner_set].member(rank_)]);
   }
 
   // Contributes `mine`; what comes of it from `first` on goes to `values`.
-  Result<Pending> started(int owner_set, std::span<const float> mine, Combine how, size_t first,
-                          std::span<float> values) {
-    ThreadSum sum(world_, world_.owner_groups_[owner_set], rank_,
-                  std::vector<double>(mine.begin(), mine.end()), how);
+  Result<Pending> started(int owner_set, ConstTypedSpan mine, Combine how, size_t first, TypedSpan values) {
+    ThreadSum sum(world_, world_.owner_groups_[owner_set], rank_, doubles_of(mine), how);
     const std::lock_guard lock(world_.mutex_);
     if (how != nullptr) ++world_.sums_started_;
     return Pending(std::make_unique<ThreadOperation>(sum, first, values));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
@@ -50,7 +51,11 @@ class ThreadWorld {
   const Layout layout_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::pair<int, int>, std::deque<std::vector<float>>> messages_;  // by (from, to)
+  struct Message {
+    NumberType type;
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by (from, to)
   std::vector<Group> owner_groups_;
   Group world_;
   std::vector<Group> replica_groups_;

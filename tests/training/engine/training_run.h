@@ -81,8 +81,10 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
                                       replica.num_micro_batches, replica.chunks)));
     result.state_elements[rank] = trainer.value()->optimizer()->state_elements();
     for (const int unit : trainer.value()->memory().units()) {
-      const std::span<float> final = trainer.value()->memory().parameters(unit);
-      result.parameters[position.replica][unit].assign(final.begin(), final.end());
+      const TypedSpan final = trainer.value()->memory().parameters(unit);
+      std::vector<float>& parameters = result.parameters[position.replica][unit];
+      parameters.resize(final.size());
+      convert(final, parameters);
     }
   });
   result.sums_started = world.sums_started();

@@ -26,7 +26,7 @@ struct Flip {
 void flip(const Flip& flip, UnitMemory& memory) {
   size_t at = flip.element;
   for (size_t i = 0; i < flip.tensor; ++i) at += memory.tensors(flip.unit)[i].elements();
-  float& value = memory.parameters(flip.unit)[at];
+  float& value = memory.parameters(flip.unit).as<float>()[at];
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   bits ^= uint32_t{1} << flip.bit;

@@ -33,6 +33,10 @@ const std::string kPlanProgram = HDT_PLAN;
 const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
 const std::string kStages =
     " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2";
+// The first replica has two chunks of the model on each of its stages, the second one has one.
+const std::string kInterleaved =
+    " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 1 1 1 1 1 --hetero-pipeline-stages 2 3 1"
+    " --schedule interleaved --num-virtual-stages-per-pipeline-rank 2 1";
 
 class JobTest : public ::testing::Test {
  protected:
@@ -102,17 +106,63 @@ TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
       12, on_two_nodes);
 }
 
-// The first replica has two chunks of the model on each of its stages, the second one has one.
 TEST_F(JobTest, InterleavedOverTwoNodesAsWell) {
-  const std::string stages =
-      " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 1 1 1 1 1 --hetero-pipeline-stages 2 3 1"
-      " --schedule interleaved --num-virtual-stages-per-pipeline-rank 2 1";
   expect_equal_losses(
       " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
       "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
       "10 "
       "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
-      12, on_two_nodes, stages);
+      12, on_two_nodes, kInterleaved);
+}
+
+// Unequal ranks in bf16 are one process in bf16 and are not far from fp32, also with several chunks of the
+// model. The state that they write is one of fp32, from which a run in fp32 goes on.
+TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
+  const std::string arguments =
+      kModel + " --lr 3e-3" +
+      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
+      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
+      "5 "
+      "--save ";
+  const auto losses_of_four = [&](const std::string& stages) {
+    const std::string folder = stages == kStages ? "save" : "save-interleaved";
+    const ProgramResult four = run_program(
+        on_two_nodes(arguments + scratch_.path(folder) + stages +
+                     " --train-iters 20 --bf16 --grad-reduce-in-bf16 --loss-log " + scratch_.path("four")),
+        kTimeLimit);
+    EXPECT_EQ(four.exit_status, 0) << four.output;
+    EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
+    return read_losses(scratch_.path("four"));
+  };
+  const auto losses_of_one = [&](const std::string& type) {
+    const ProgramResult one =
+        run_program(kProgram + kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
+                        scratch_.path("one") + type,
+                    kTimeLimit);
+    EXPECT_EQ(one.exit_status, 0) << one.output;
+    return read_losses(scratch_.path("one"));
+  };
+  const std::vector<double> of_four = losses_of_four(kStages);
+  const std::vector<double> of_chunks = losses_of_four(kInterleaved);
+  ASSERT_EQ(of_four.size(), 20U);
+  ASSERT_EQ(of_chunks.size(), 20U);
+  for (const char* type : {" --bf16 --grad-reduce-in-bf16", " --bf16 --schedule zero-bubble", ""}) {
+    const std::vector<double> of_one = losses_of_one(type);
+    ASSERT_EQ(of_one.size(), 20U) << type;
+    for (size_t step = 0; step < of_one.size(); ++step) {
+      EXPECT_NEAR(of_four[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
+      EXPECT_NEAR(of_chunks[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
+    }
+    EXPECT_LT(of_one.back(), 0.85 * of_one.front());
+  }
+  // The state of the chunks goes on without chunks.
+  const ProgramResult further =
+      run_program(on_one_node(arguments + scratch_.path("further") + kStages + " --train-iters 25 --load " +
+                              scratch_.path("save-interleaved")),
+                  kTimeLimit);
+  ASSERT_EQ(further.exit_status, 0) << further.output;
+  EXPECT_THAT(further.output, HasSubstr("after step 20"));
+  EXPECT_THAT(further.output, HasSubstr("parameters and activations fp32"));
 }
 
 TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
@@ -227,6 +277,24 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
   if (run.output.find("'gnuplot': No such file") != std::string::npos) GTEST_SKIP() << run.output;
   EXPECT_THAT(run.output, HasSubstr("loss curve: " + scratch_.path("curve.svg")));
   EXPECT_GT(std::filesystem::file_size(scratch_.path("curve.svg")), 500U);
+}
+
+// A stage keeps keys and values of its own; the text goes past the context of 32 tokens (kModel).
+TEST_F(JobTest, DrawsWhatItsFlagsAllow) {
+  const auto sample = [](const std::string& flags) {
+    const ProgramResult run = run_program(
+        kProgram + kModel + " --micro-batch-size 2 --train-iters 5 --sample-tokens 50" + flags, kTimeLimit);
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    const size_t at = run.output.find("sample:\n");
+    EXPECT_NE(at, std::string::npos) << run.output;
+    return at == std::string::npos ? run.output : run.output.substr(at);
+  };
+  const std::string greedy = sample(" --sample-temperature 0");
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-k 1"), greedy);
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-p 0.000001"), greedy);
+  const std::string drawn = sample(" --sample-temperature 1 --sample-top-k 40 --sample-top-p 0.9");
+  EXPECT_NE(drawn, greedy);
+  EXPECT_EQ(sample(" --sample-temperature 1 --sample-top-k 40 --sample-top-p 0.9"), drawn);
 }
 
 // Files that hdt-plan can use: of both emulated devices everything, with links between and inside their

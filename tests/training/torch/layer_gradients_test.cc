@@ -95,9 +95,9 @@ class Unit {
     if (unit_ == 0) {
       const at::Tensor tokens =
           at::arange(kSamples * shape_.sequence_length, at::kLong).remainder(shape_.vocab_size);
-      return layers_->embedding(parameters_, tokens.view({kSamples, shape_.sequence_length}));
+      return layers_->embedding(parameters_, tokens.view({kSamples, shape_.sequence_length}), 0);
     }
-    if (unit_ <= shape_.num_layers) return layers_->layer(parameters_, gradients_, input_);
+    if (unit_ <= shape_.num_layers) return layers_->layer(parameters_, gradients_, input_, nullptr);
     return linear(layers_->final_norm(parameters_, input_), {parameters_[0]}, gradients_);
   }
 

@@ -42,7 +42,9 @@ int print_logits(const std::string& folder, const std::vector<int64_t>& tokens) 
   }
   std::vector<float> logits(shape.vocab_size);
   for (size_t seen = 1; seen <= tokens.size(); ++seen) {
-    stage->infer(std::span(tokens).first(seen), {}, {}, logits);
+    // Each token by itself, on the keys and values of those before.
+    const auto position = static_cast<int64_t>(seen) - 1;
+    stage->infer(std::span(tokens).subspan(seen - 1, 1), position, {}, {}, logits);
     fmt::print("{}\n", fmt::join(logits, " "));
   }
   return 0;

@@ -167,7 +167,7 @@ Trained train_torch(const Layout& layout, ScheduleKind schedule, int recomputed)
     }
     const UnitRange units = compute->units();
     for (int unit = units.first; unit < units.end; ++unit) {
-      const std::span<float> final = trainer.value()->memory().parameters(unit);
+      const std::span<float> final = trainer.value()->memory().parameters(unit).as<float>();
       trained.parameters[rank].emplace_back(final.begin(), final.end());
     }
   });

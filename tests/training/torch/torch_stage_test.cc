@@ -103,6 +103,60 @@ TEST(TorchStageTest, GradientsAddUpAndUnitsFinishLastFirst) {
   }
 }
 
+// The gradients in bf16 are those of the same parameters in fp32, to what 8 digits allow, for both families
+// and both types of gradients; two micro-batches add up.
+TEST(TorchStageTest, GradientsInBf16AreThoseInFp32ToRounding) {
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2}) {
+    ModelShape shape = small_shape();
+    shape.family = family;
+    const std::vector<int64_t> tokens = samples(shape, 3);
+    const auto pass = [&](StageCompute& compute) {
+      LossSum loss;
+      for (int i = 0; i < 2; ++i) {
+        loss = compute.forward(0, tokens, {}, {});
+        compute.backward(0, {}, {}, [](int) {});
+      }
+      return loss;
+    };
+    for (const NumberType type : {NumberType::kBFloat16, NumberType::kFloat32}) {
+      Stage whole(shape, {0, 6}, 1);
+      const auto compute = make_torch_stage(shape, {0, 6}, 1, NumberType::kBFloat16);
+      std::vector<std::vector<BFloat16>> parameters;
+      std::vector<std::vector<std::byte>> gradients;
+      const auto gradients_of = [&](int unit) {
+        return TypedSpan(type, gradients[unit].data(), parameters[unit].size());
+      };
+      for (int unit = 0; unit < 6; ++unit) {
+        parameters.emplace_back(elements_of(compute->tensors(unit)));
+        gradients.emplace_back(parameters[unit].size() * bytes_of(type));
+        compute->bind(unit, parameters[unit], gradients_of(unit));
+        compute->initialize(unit, 1);
+        // Start values are those of fp32, rounded.
+        for (size_t i = 0; i < parameters[unit].size(); ++i) {
+          EXPECT_EQ(parameters[unit][i].bits, BFloat16(whole.parameters[unit][i]).bits);
+          whole.parameters[unit][i] = static_cast<float>(parameters[unit][i]);
+        }
+      }
+      const LossSum expected = pass(*whole.compute);
+      const LossSum found = pass(*compute);
+      EXPECT_EQ(found.tokens, expected.tokens);
+      EXPECT_NEAR(found.loss, expected.loss, 0.005 * expected.loss);
+      for (int unit = 0; unit < 6; ++unit) {
+        std::vector<float> own(parameters[unit].size());
+        convert(gradients_of(unit), own);
+        double difference = 0;
+        double square = 0;
+        for (size_t i = 0; i < own.size(); ++i) {
+          difference += std::pow(double{own[i]} - whole.gradients[unit][i], 2);
+          square += std::pow(double{whole.gradients[unit][i]}, 2);
+        }
+        EXPECT_GT(square, 0);
+        EXPECT_LT(std::sqrt(difference / square), 0.03) << "unit " << unit;
+      }
+    }
+  }
+}
+
 // The two parts make the same bits as the whole, for the stage before as for the weights, also with several
 // micro-batches between their parts.
 TEST(TorchStageTest, ABackwardInTwoPartsMakesTheSameBits) {
@@ -224,7 +278,7 @@ TEST(TorchStageTest, InferenceAgreesWithTraining) {
   double loss = 0;
   std::vector<float> logits(shape.vocab_size);
   for (int64_t seen = 1; seen <= shape.sequence_length; ++seen) {
-    stage.compute->infer(std::span(tokens).first(seen), {}, {}, logits);
+    stage.compute->infer(std::span(tokens).first(seen), 0, {}, {}, logits);
     double total = 0;
     for (const float logit : logits) total += std::exp(double{logit});
     loss += std::log(total) - logits[tokens[seen]];

@@ -16,7 +16,7 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                    flag + ": '" + value + "' given; expected a number from ");
   };
   for (const char* flag : {"--lr", "--min-lr", "--weight-decay", "--adam-beta1", "--adam-beta2", "--adam-eps",
-                           "--clip-grad", "--sample-temperature"})
+                           "--clip-grad", "--sample-temperature", "--sample-top-p"})
     expect_no_number(flag, "nan");
   for (const char* value : {"inf", "-1", "1e39", "abc"}) expect_no_number("--lr", value);
   expect_refused(train(kText + " --adam-eps 0"), 2, "--adam-eps: '0' given");
@@ -24,6 +24,10 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                  "--lr-warmup-iters: 'nan' given; expected a whole number from 0 to 1000000000");
   expect_refused(train(kText + " --train-iters 1e6"), 2,
                  "--train-iters: '1e6' given; expected a whole number");
+  expect_refused(train(kText + " --sample-top-p 1.1"), 2,
+                 "--sample-top-p: '1.1' given; expected a number from 0 to 1");
+  expect_refused(train(kText + " --sample-top-k -1"), 2,
+                 "--sample-top-k: '-1' given; expected a whole number from 0");
   expect_refused(train(kText + " --hidden-size 064"), 2,
                  "--hidden-size: '064' given; expected a whole number");
   expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
@@ -117,14 +121,15 @@ TEST(TrainFlags, DivergenceIsCalledSoWithStepAndRank) {
 
 // The flags of SynerFuse's run.sh that hdt-train has no use for, beside those of the model.
 TEST(TrainFlags, WhatChangesNothingIsTakenFromScriptsOfMegatron) {
-  const ProgramResult run = train(
-      kText +
-      " --use-flash-attn --no-position-embedding --swiglu --use-rotary-position-embeddings "
-      "--disable-bias-linear --attention-softmax-in-fp32 --lr-decay-style cosine --lr-warmup-fraction .01 "
-      "--attention-dropout 0 --hidden-dropout 0 --untie-embeddings-and-output-weights "
-      "--sequence-parallel --distributed-backend nccl --initial-loss-scale 65536 --min-loss-scale 1.0 "
-      "--loss-scale-window 1024 --transformer-impl transformer_engine --split 1 --timing-log-level 1 "
-      "--init-method-std 0.02 --num-query-groups 1 --use-distributed-optimizer");
+  const ProgramResult run =
+      train(kText +
+            " --use-flash-attn --no-position-embedding --swiglu --use-rotary-position-embeddings "
+            "--disable-bias-linear --attention-softmax-in-fp32 --lr-decay-style cosine --lr-warmup-fraction "
+            ".01 --bf16 "
+            "--attention-dropout 0 --hidden-dropout 0 --untie-embeddings-and-output-weights "
+            "--sequence-parallel --distributed-backend nccl --initial-loss-scale 65536 --min-loss-scale 1.0 "
+            "--loss-scale-window 1024 --transformer-impl transformer_engine --split 1 --timing-log-level 1 "
+            "--init-method-std 0.02 --num-query-groups 1 --use-distributed-optimizer");
   EXPECT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(
       run.output,
@@ -140,6 +145,7 @@ TEST(TrainFlags, WhatMegatronHasAndHdtTrainDoesNotIsRefusedFlagByFlag) {
       "hdt-train does not have what Megatron has by --init-method-std 0.01 (only 0.02); --fp16 (there is "
       "no fp16); --num-experts (there are no mixtures of experts); --rampup-batch-size (a step's "
       "samples are fixed)");
+  expect_refused(train(kText + " --grad-reduce-in-bf16"), 2, "--grad-reduce-in-bf16: expected --bf16");
   expect_refused(train(kText + " --lr-warmup-fraction .1 --lr-warmup-iters 1"), 2, "exclude each other");
   expect_refused(train(kText + " --lr-decay-iters 3 --lr-warmup-iters 4"), 2,
                  "--lr-warmup-iters 4: expected at most --lr-decay-iters 3");

@@ -68,6 +68,21 @@ TEST(ForeignText, OnlyPlainTextStandsOnATerminal) {
   }
 }
 
+TEST(ForeignText, DataMayHoldControlCharacters) {
+  for (const std::string& text : {std::string("a\0\n\x7f", 4), std::string("\xc2\x80 \xc2\x9f \xc2\xa0"),
+                                  std::string("\xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf")})
+    EXPECT_TRUE(is_utf8(text)) << text;
+  for (const char* text : {"\xff", "\x80", "\xc2", "\xc2 ", "\xc1\x80", "\xe2\x82", "\xe0\x80\xaf",
+                           "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x80\x80\x80"})
+    EXPECT_FALSE(is_utf8(text)) << text;
+  const auto json = parse_foreign_data("{\"a\": \"1\\n\\u0000\"}", 100);
+  ASSERT_TRUE(json.is_ok()) << json.status().message();
+  EXPECT_EQ(json.value()["a"], std::string("1\n\0", 3));
+  EXPECT_FALSE(parse_foreign_data("{}", 1).is_ok());
+  EXPECT_FALSE(parse_foreign_data(std::string(kMaxJsonDepth + 1, '['), 1000).is_ok());
+  EXPECT_FALSE(parse_foreign_data("\"\xff\"", 1000).is_ok());
+}
+
 TEST(ForeignText, TextsInJsonArePlain) {
   const auto json = parse_foreign_json(R"({"why": ["\u001b[2J", "a \u0000", 3]})");
   ASSERT_TRUE(json.is_ok()) << json.status().message();
