@@ -10,7 +10,7 @@ using training::DataPart;
 
 Result<std::unique_ptr<Evaluating>> Evaluating::start(const TrainFlags& flags, const TokenInput& input,
                                                       const training::Layout& layout,
-                                                      training::StageCompute& compute,
+                                                      const training::ModelChunks& chunks,
                                                       training::Trainer& trainer,
                                                       training::Messenger& messenger, Reporter* reporter) {
   std::unique_ptr<Evaluating> evaluating(new Evaluating(flags, trainer, reporter));
@@ -26,7 +26,7 @@ Result<std::unique_ptr<Evaluating>> Evaluating::start(const TrainFlags& flags, c
   }
   if (!evaluating->validation_ && !evaluating->test_) return evaluating;
   Result<std::unique_ptr<training::Evaluator>> evaluator =
-      training::Evaluator::create(layout, compute, messenger);
+      training::Evaluator::create(layout, chunks, messenger);
   if (!evaluator.is_ok()) return evaluator.status();
   evaluating->evaluator_ = evaluator.take();
   return evaluating;

@@ -26,7 +26,7 @@ class Evaluating {
   // outlive the object. kInvalidArgument: a part is too short for one sample.
   static Result<std::unique_ptr<Evaluating>> start(const TrainFlags& flags, const TokenInput& input,
                                                    const training::Layout& layout,
-                                                   training::StageCompute& compute,
+                                                   const training::ModelChunks& chunks,
                                                    training::Trainer& trainer, training::Messenger& messenger,
                                                    Reporter* reporter);
 

@@ -82,6 +82,15 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
          "n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...: for each kind of device the number of its stages, "
          "then their layers; given once for every replica, or once per replica")
       ->type_name("INT ...");
+  app.add_option(
+         "--num-virtual-stages-per-pipeline-rank", layout.virtual_stages_per_rank,
+         "model chunks of every stage, for --schedule interleaved; one number, or one for each "
+         "--hetero-pipeline-stages. Its stages then have so many layer counts each: those of the first "
+         "stage's chunks, then those of the second one's, ...")
+      ->type_name("INT ...")
+      ->trigger_on_parse();
+  app.add_option("--num-layers-per-virtual-pipeline-stage", layout.layers_per_virtual_stage,
+                 "layers of a model chunk, for --schedule interleaved with an even split");
   app.add_flag("--use-tp-pp-dp-mapping", layout.use_tp_pp_dp_mapping,
                "number ranks replica by replica instead of stage by stage");
   app.add_option("--micro-batch-size", layout.micro_batch_size, "samples of a micro-batch, on every replica");
@@ -96,11 +105,20 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
   app.add_option_function<std::string>(
          "--schedule",
          [&flags](const std::string& name) {
+           // Plans do not name this one, as it needs chunks, which they do not have.
+           if (name == training::schedule_name(training::ScheduleKind::kInterleaved)) {
+             flags.trainer.schedule = training::ScheduleKind::kInterleaved;
+             return;
+           }
            const Result<training::ScheduleKind> found = training::schedule_of(name);
-           if (!found.is_ok()) throw CLI::ValidationError("--schedule", found.status().message());
+           if (!found.is_ok())
+             throw CLI::ValidationError("--schedule", found.status().message() + ", or interleaved");
            flags.trainer.schedule = found.value();
          },
-         fmt::format("order of a stage's forwards and backwards: {}", training::schedule_names()))
+         fmt::format(
+             "order of a stage's forwards and backwards: {}; or interleaved, where stages have several "
+             "chunks of the model",
+             training::schedule_names()))
       ->type_name("NAME")
       ->default_str(training::schedule_name(flags.trainer.schedule));
   app.add_option("--global-batch-size", layout.global_batch_size,

@@ -49,9 +49,12 @@ std::string describe(const training::Layout& layout) {
   std::string text;
   for (int i = 0; i < layout.num_replicas(); ++i) {
     const training::Replica& replica = layout.replica(i);
-    text += fmt::format("{}replica {}: {} layers, {} x {} samples", i == 0 ? "" : "; ", i,
-                        fmt::join(replica.stage_layers, " + "), replica.num_micro_batches,
-                        replica.micro_batch_size);
+    text += fmt::format("{}replica {}: {} layers{}, {} x {} samples", i == 0 ? "" : "; ", i,
+                        fmt::join(replica.stage_layers, " + "),
+                        replica.chunks == 1 ? ""
+                                            : fmt::format(" on {} stages with {} chunks each",
+                                                          replica.stages(), replica.chunks),
+                        replica.num_micro_batches, replica.micro_batch_size);
   }
   return text;
 }
@@ -62,13 +65,37 @@ std::string describe_recomputation(const TrainFlags& flags, const training::Layo
   bool any = false;
   for (int i = 0; i < layout.num_replicas(); ++i) {
     std::vector<int> counts;
-    for (int stage = 0; stage < layout.replica(i).stages(); ++stage) {
-      counts.push_back(recomputed_layers(flags, layout, {i, stage}));
+    const int stages = layout.replica(i).stages();
+    for (int part = 0; part < layout.replica(i).virtual_stages(); ++part) {
+      counts.push_back(recomputed_layers(flags, layout, {i, part % stages, part / stages}));
       any = any || counts.back() > 0;
     }
     text += fmt::format("{}replica {}: {}", i == 0 ? "" : "; ", i, fmt::join(counts, " + "));
   }
   return any ? text : "";
+}
+
+// The rank's parts of the model, first chunk first, perhaps slowed down.
+using OwnedChunks = std::vector<std::unique_ptr<training::TextCompute>>;
+
+OwnedChunks make_chunks(const TrainFlags& flags, const training::Layout& layout, int rank) {
+  OwnedChunks chunks;
+  training::Position position = layout.position_of(rank);
+  for (const training::UnitRange& units : layout.ranges_of(rank)) {
+    auto compute = training::make_torch_stage(flags.shape, units, recomputed_layers(flags, layout, position),
+                                              flags.type);
+    if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
+      compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
+    chunks.push_back(std::move(compute));
+    ++position.chunk;
+  }
+  return chunks;
+}
+
+training::ChunksOf<training::TextCompute> chunks_of(const OwnedChunks& owned) {
+  std::vector<training::TextCompute*> chunks;
+  for (const auto& compute : owned) chunks.push_back(compute.get());
+  return training::ChunksOf<training::TextCompute>(std::move(chunks));
 }
 
 // Rank 0 prints this first. It is flushed, as the first step may take long.
@@ -305,21 +332,19 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
 
   // 4. The model's part of this rank, perhaps slowed down, and the engine.
   const training::Position position = layout.position_of(rank);
-  auto compute = training::make_torch_stage(flags.shape, layout.units_of(position),
-                                            recomputed_layers(flags, layout, position), flags.type);
-  if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
-    compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
+  const OwnedChunks owned = make_chunks(flags, layout, rank);
+  const training::ChunksOf<training::TextCompute> chunks = chunks_of(owned);
   training::TrainerOptions options = flags.trainer;
   options.for_each_piece = training::for_each_piece_by_torch;
   Result<std::unique_ptr<training::Trainer>> trainer = training::Trainer::create(
-      layout, *compute, *messenger.value(),
+      layout, chunks, *messenger.value(),
       [&](int64_t step, int64_t index, std::span<int64_t> tokens) {
         sampler.value().sample(static_cast<uint64_t>(step), index, tokens);
       },
       options);
   if (!trainer.is_ok()) return trainer.status();
   Result<std::unique_ptr<Evaluating>> evaluating =
-      Evaluating::start(flags, input, layout, *compute, *trainer.value(), *messenger.value(), reporter.get());
+      Evaluating::start(flags, input, layout, chunks, *trainer.value(), *messenger.value(), reporter.get());
   if (!evaluating.is_ok()) return evaluating.status();
   // 5. What a checkpoint or a model of others has of it takes the place of the start values.
   Outcome outcome;
@@ -366,7 +391,7 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   if (reporter && saving) fmt::print("checkpoint: {}\n", saving->newest());
   // 8. All replicas hold the same parameters, so the stages of replica 0 generate the text.
   if (flags.sample_tokens > 0 && position.replica == 0 && !outcome.stopped) {
-    const Result<std::string> text = sample_text(flags, layout, *compute, *messenger.value());
+    const Result<std::string> text = sample_text(flags, layout, chunks, *messenger.value());
     if (!text.is_ok()) return text.status();
     if (rank == 0) fmt::print("sample:\n{}\n", text.value());
   }

@@ -31,12 +31,12 @@ double needed_bytes(const TrainFlags& flags, const training::Layout& layout, int
   // Two moments, and the master of what is not in fp32.
   const double states = sizeof(float) * (flags.type == training::NumberType::kFloat32 ? 2 : 3);
   double bytes = 0;
-  const training::UnitRange own = layout.units_of(layout.position_of(rank));
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
+    if (std::ranges::find(set.ranks, rank) == set.ranks.end()) continue;
     const double each =
         parameter + gradient + own_gradient + states * share_of_states(set, flags.trainer.shards, rank);
     for (int unit = set.units.first; unit < set.units.end; ++unit) {
-      if (own.contains(unit)) bytes += each * static_cast<double>(unit_elements(flags.shape, unit));
+      bytes += each * static_cast<double>(unit_elements(flags.shape, unit));
     }
   }
   return bytes;

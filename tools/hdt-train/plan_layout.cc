@@ -22,6 +22,7 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   // explain.
   for (const char* flag :
        {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--hetero-pipeline-stages",
+        "--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage",
         "--use-tp-pp-dp-mapping", "--micro-batch-size", "--micro-batch-size-per-dp",
         "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule", "--recompute-granularity",
         "--recompute-method", "--recompute-num-layers"}) {
@@ -49,8 +50,32 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   return Status::ok();
 }
 
+namespace {
+
+// Every replica can be run with the schedule. Interleaved must have something to interleave.
+Status check_schedule(const TrainFlags& flags, const training::Layout& layout) {
+  bool any_chunks = false;
+  for (int i = 0; i < layout.num_replicas(); ++i) {
+    const training::Replica& replica = layout.replica(i);
+    any_chunks = any_chunks || replica.chunks > 1;
+    const Status runs = training::check_chunks(flags.trainer.schedule, replica.stages(),
+                                               replica.num_micro_batches, replica.chunks);
+    if (!runs.is_ok()) return {runs.code(), fmt::format("replica {}: {}", i, runs.message())};
+  }
+  if (flags.trainer.schedule != training::ScheduleKind::kInterleaved || any_chunks) return Status::ok();
+  return {Code::kInvalidArgument,
+          "--schedule interleaved: every stage has one chunk of the model, expected several: give "
+          "--num-virtual-stages-per-pipeline-rank 2, or use --schedule 1f1b"};
+}
+
+}  // namespace
+
 Result<training::Layout> make_run_layout(const TrainFlags& flags) {
-  if (!flags.plan) return training::make_layout(flags.layout);
+  if (!flags.plan) {
+    Result<training::Layout> made = training::make_layout(flags.layout);
+    if (made.is_ok()) HDT_RETURN_IF_ERROR(check_schedule(flags, made.value()));
+    return made;
+  }
   training::Layout layout = flags.plan->layout();
   if (layout.world_size() == flags.layout.world_size) return layout;
   return Status(
@@ -62,7 +87,13 @@ Result<training::Layout> make_run_layout(const TrainFlags& flags) {
 
 int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, training::Position position) {
   if (flags.plan) return flags.plan->replicas[position.replica].stages[position.stage].recomputed_layers;
-  return std::min(flags.recomputed_layers, layout.replica(position.replica).stage_layers[position.stage]);
+  // The first layers of the stage, chunk after chunk.
+  const training::Replica& replica = layout.replica(position.replica);
+  int before = 0;
+  for (int chunk = 0; chunk < position.chunk; ++chunk)
+    before += replica.stage_layers[chunk * replica.stages() + position.stage];
+  return std::clamp(flags.recomputed_layers - before, 0,
+                    replica.stage_layers[position.chunk * replica.stages() + position.stage]);
 }
 
 }  // namespace hdt::tools

@@ -17,8 +17,8 @@ Status take_plan(const CLI::App& app, TrainFlags& flags);
 // not fit each other.
 Result<training::Layout> make_run_layout(const TrainFlags& flags);
 
-// How many layers of a stage are computed again for their backward, the first ones: the plan's number, or
-// that of the flags.
+// How many layers of a chunk of a stage are computed again for their backward, the first ones: the plan's
+// number, or that of the flags.
 int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, training::Position position);
 
 }  // namespace hdt::tools

@@ -47,8 +47,8 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
   replicas += fmt::format(", {}", training::schedule_name(flags.trainer.schedule));
   for (int i = 0; i < layout.num_replicas(); ++i) {
     const training::Replica& replica = layout.replica(i);
-    replicas += fmt::format(", [{}] {} x {}", fmt::join(replica.stage_layers, " "), replica.num_micro_batches,
-                            replica.micro_batch_size);
+    replicas += fmt::format(", [{}] in {} chunks, {} x {}", fmt::join(replica.stage_layers, " "),
+                            replica.chunks, replica.num_micro_batches, replica.micro_batch_size);
   }
   HDT_RETURN_IF_ERROR(check_same(replicas, "layouts", messenger));
   const auto& trainer = flags.trainer;

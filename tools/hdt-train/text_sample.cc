@@ -11,7 +11,8 @@
 namespace hdt::tools {
 
 Result<std::string> sample_text(const TrainFlags& flags, const training::Layout& layout,
-                                training::TextCompute& compute, training::Messenger& messenger) {
+                                const training::ChunksOf<training::TextCompute>& chunks,
+                                training::Messenger& messenger) {
   const Result<std::vector<int64_t>> encoded = flags.tokenizer->encode(flags.sample_prompt);
   if (!encoded.is_ok())
     return Status(encoded.status().code(), "--sample-prompt: " + encoded.status().message());
@@ -24,7 +25,7 @@ Result<std::string> sample_text(const TrainFlags& flags, const training::Layout&
     }
   }
   const Result<std::vector<int64_t>> tokens = training::generate(
-      layout, compute, messenger, prompt,
+      layout, chunks, messenger, prompt,
       {.tokens = flags.sample_tokens, .sampling = flags.sampling, .seed = flags.trainer.seed});
   if (!tokens.is_ok()) return tokens.status();
   return flags.sample_prompt + flags.tokenizer->decode(tokens.value());

@@ -10,6 +10,7 @@
 #include "training/engine/compute.h"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
+#include "training/engine/model_chunks.h"
 #include "training/engine/sampling.h"
 
 namespace hdt::training {
@@ -25,7 +26,8 @@ struct GenerationOptions {
 // never been there, and each further token costs a forward pass over the whole window. All stages of the
 // replica must call it with the same arguments and get the same result. Fails with what the messenger
 // reports.
-Result<std::vector<int64_t>> generate(const Layout& layout, TextCompute& compute, Messenger& messenger,
-                                      std::span<const int64_t> prompt, const GenerationOptions& options);
+Result<std::vector<int64_t>> generate(const Layout& layout, const ChunksOf<TextCompute>& chunks,
+                                      Messenger& messenger, std::span<const int64_t> prompt,
+                                      const GenerationOptions& options);
 
 }  // namespace hdt::training

@@ -17,7 +17,8 @@ namespace hdt::training {
 // in the background.
 //
 // A bucket is started when the gradients of its last missing unit are complete. Members of an owner set hold
-// the same units of it and complete them in the same order (last first), so their operations match.
+// the same units of it and complete them in the same order (last first), so their operations match. That
+// holds with several chunks, too: the last backward of a chunk comes before that of the chunk in front of it.
 // Operations of different sets are independent of each other. A bucket that is cut into shards is reduced by
 // a reduce-scatter, so this rank then has the sums of its own shard only.
 class GradientReducer {

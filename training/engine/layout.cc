@@ -16,7 +16,7 @@ Layout::Layout(int num_layers, std::vector<Replica> replicas, RankOrder order)
   // Gives the next rank to a stage.
   const auto place = [this](int replica, int stage) {
     ranks_[replica][stage] = static_cast<int>(positions_.size());
-    positions_.push_back({replica, stage});
+    positions_.push_back({replica, stage, 0});
   };
   if (order == RankOrder::kTpPpDp) {
     for (int replica = 0; replica < num_replicas(); ++replica) {
@@ -41,19 +41,30 @@ int64_t Layout::first_sample(int replica) const {
 }
 
 UnitRange Layout::units_of(Position position) const {
-  const std::vector<int>& layers = replicas_[position.replica].stage_layers;
+  const Replica& replica = replicas_[position.replica];
+  const std::vector<int>& layers = replica.stage_layers;
+  const int virtual_stage = position.chunk * replica.stages() + position.stage;
   int first = 1;  // layers begin after the embedding
-  for (int stage = 0; stage < position.stage; ++stage) first += layers[stage];
-  int end = first + layers[position.stage];
-  if (position.stage == 0) first = embedding_unit();
-  if (position.stage == static_cast<int>(layers.size()) - 1) end = head_unit() + 1;
+  for (int before = 0; before < virtual_stage; ++before) first += layers[before];
+  int end = first + layers[virtual_stage];
+  if (virtual_stage == 0) first = embedding_unit();
+  if (virtual_stage == replica.virtual_stages() - 1) end = head_unit() + 1;
   return {first, end};
 }
 
+std::vector<UnitRange> Layout::ranges_of(int rank) const {
+  std::vector<UnitRange> ranges;
+  Position position = position_of(rank);
+  for (; position.chunk < replicas_[position.replica].chunks; ++position.chunk)
+    ranges.push_back(units_of(position));
+  return ranges;
+}
+
 int Layout::owner_of(int unit, int replica) const {
-  int stage = 0;
-  while (!units_of({replica, stage}).contains(unit)) ++stage;
-  return rank_of({replica, stage});
+  const int stages = replicas_[replica].stages();
+  int virtual_stage = 0;
+  while (!units_of({replica, virtual_stage % stages, virtual_stage / stages}).contains(unit)) ++virtual_stage;
+  return rank_of({replica, virtual_stage % stages, 0});
 }
 
 }  // namespace hdt::training

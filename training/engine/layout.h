@@ -2,22 +2,33 @@
 // how ranks are numbered.
 //
 // The model is a row of *units* of parameters: the embedding (unit 0), each transformer layer (units 1
-// .. num_layers), and the final norm with the output head (unit num_layers + 1). A stage holds a
-// consecutive range of units. A unit is owned by one rank of every replica.
+// .. num_layers), and the final norm with the output head (unit num_layers + 1). A stage holds one
+// consecutive range of units, or several (model chunks, for interleaved 1F1B). A unit is owned by one rank of
+// every replica.
+//
+// A replica of p stages and c chunks has p * c virtual stages, which follow one another in the model. Virtual
+// stage v is chunk v / p of stage v % p.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace hdt::training {
 
 // One copy of the model, over several stages.
 struct Replica {
-  std::vector<int> stage_layers;  // transformer layers of each stage, first stage first
-  int micro_batch_size = 1;       // samples
-  int num_micro_batches = 1;      // of one step
+  // Transformer layers of each virtual stage, in the order of the model: the first chunks of all stages, then
+  // the second ones, and so on.
+  std::vector<int> stage_layers;
+  int micro_batch_size = 1;   // samples
+  int num_micro_batches = 1;  // of one step
+  // The ranges of layers of each stage. stage_layers has a multiple of them.
+  int chunks = 1;
 
-  int stages() const { return static_cast<int>(stage_layers.size()); }
+  int virtual_stages() const { return static_cast<int>(stage_layers.size()); }
+  int stages() const { return virtual_stages() / chunks; }
   int64_t samples() const { return int64_t{micro_batch_size} * num_micro_batches; }
 };
 
@@ -26,10 +37,11 @@ struct Replica {
 // (--use-tp-pp-dp-mapping).
 enum class RankOrder { kTpDpPp, kTpPpDp };
 
-// The place of a rank.
+// The place of a rank, or of one of its chunks.
 struct Position {
   int replica = 0;
   int stage = 0;
+  int chunk = 0;
   bool operator==(const Position&) const = default;
 };
 
@@ -39,6 +51,12 @@ struct UnitRange {
   int end = 0;
 
   int size() const { return end - first; }
+  // All of them, in rising order.
+  std::vector<int> numbers() const {
+    std::vector<int> all(static_cast<size_t>(size()));
+    std::iota(all.begin(), all.end(), first);
+    return all;
+  }
   bool contains(int unit) const { return first <= unit && unit < end; }
   bool operator==(const UnitRange&) const = default;
 };
@@ -63,11 +81,15 @@ class Layout {
   // global batch.
   int64_t first_sample(int replica) const;
 
+  // Whatever the chunk.
   int rank_of(Position position) const { return ranks_[position.replica][position.stage]; }
+  // With chunk 0.
   Position position_of(int rank) const { return positions_[rank]; }
-  // The units of a stage: its layers, and the embedding if it is the first one, the head if it is the
-  // last one.
+  // The units of one chunk of a stage: its layers, and the embedding if it is the first virtual stage, the
+  // head if it is the last one.
   UnitRange units_of(Position position) const;
+  // Those of each chunk of a rank, first chunk first.
+  std::vector<UnitRange> ranges_of(int rank) const;
   // The rank of `replica` that holds `unit`.
   int owner_of(int unit, int replica) const;
 

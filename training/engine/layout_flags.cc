@@ -30,19 +30,29 @@ Status check_range(const std::string& flag, int64_t value) {
   return broken(fmt::format("{}: {} is out of range, expected 1 to {}", flag, value, kGreatestValue));
 }
 
-// Turns "n0 layers_0_0 layers_0_1 ... n1 ..." into the layers of each stage. Kinds of devices are not
-// kept: only the order of the stages counts.
-Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std::string& flag,
-                                      int num_layers) {
+// The layers of the stages of a replica.
+struct Split {
+  std::vector<int> layers;  // by virtual stage
+  int chunks = 1;
+
+  int stages() const { return static_cast<int>(layers.size()) / chunks; }
+};
+
+// Turns "n0 layers_0_0 layers_0_1 ... n1 ..." into the layers of each virtual stage. Kinds of devices are not
+// kept: only the order of the stages counts. A stage has `chunks` numbers, one after the other.
+Result<Split> parse_stages(const std::vector<int>& values, const std::string& flag, int num_layers,
+                           int chunks) {
   std::vector<int> layers;
   // A group of values for each kind of device: how many stages follow, then so many numbers of layers.
   size_t at = 0;
   while (at < values.size()) {
     HDT_RETURN_IF_ERROR(check_range(flag + ": a number of stages", values[at]));
-    const size_t count = static_cast<size_t>(values[at++]);
+    const size_t count = static_cast<size_t>(values[at++]) * static_cast<size_t>(chunks);
     if (count > values.size() - at) {
-      return broken(fmt::format("{}: {} stages are announced at value {}, but {} layer counts follow: {}",
-                                flag, count, at, values.size() - at, difference(values.size() - at, count)));
+      return broken(fmt::format("{}: {} stages{} are announced at value {}, but {} layer counts follow: {}",
+                                flag, count / static_cast<size_t>(chunks),
+                                chunks == 1 ? "" : fmt::format(" of {} chunks", chunks), at,
+                                values.size() - at, difference(values.size() - at, count)));
     }
     for (size_t i = 0; i < count; ++i, ++at) {
       HDT_RETURN_IF_ERROR(check_range(flag + ": the layers of a stage", values[at]));
@@ -55,53 +65,110 @@ Result<std::vector<int>> parse_stages(const std::vector<int>& values, const std:
     return broken(fmt::format("{}: the layers of the stages sum to {}, --num-layers is {}: {}", flag, sum,
                               num_layers, difference(sum, num_layers)));
   }
-  return layers;
+  // From stage by stage to the order of the model: the first chunks of all stages come first.
+  Split split{{}, chunks};
+  for (size_t chunk = 0; chunk < static_cast<size_t>(chunks); ++chunk) {
+    for (size_t i = chunk; i < layers.size(); i += static_cast<size_t>(chunks))
+      split.layers.push_back(layers[i]);
+  }
+  return split;
+}
+
+// The chunks of the replica whose split has that index among `splits`.
+int chunks_of(const LayoutFlags& flags, size_t index) {
+  const std::vector<int>& chunks = flags.virtual_stages_per_rank;
+  if (chunks.empty()) return 1;
+  return chunks.size() == 1 ? chunks.front() : chunks[index];
+}
+
+// The flags of model chunks by themselves.
+Status check_chunk_flags(const LayoutFlags& flags) {
+  const size_t given = flags.hetero_pipeline_stages.size();
+  for (const int chunks : flags.virtual_stages_per_rank)
+    HDT_RETURN_IF_ERROR(check_range("--num-virtual-stages-per-pipeline-rank", chunks));
+  if (flags.virtual_stages_per_rank.size() > 1 && flags.virtual_stages_per_rank.size() != given) {
+    return broken(fmt::format(
+        "--num-virtual-stages-per-pipeline-rank: {} numbers, expected one for all replicas, or one "
+        "for each --hetero-pipeline-stages, which is given {} times",
+        flags.virtual_stages_per_rank.size(), given));
+  }
+  if (!flags.layers_per_virtual_stage) return Status::ok();
+  HDT_RETURN_IF_ERROR(
+      check_range("--num-layers-per-virtual-pipeline-stage", *flags.layers_per_virtual_stage));
+  if (given > 0 || !flags.virtual_stages_per_rank.empty()) {
+    return broken(
+        fmt::format("--num-layers-per-virtual-pipeline-stage and {} exclude each other: give one of them",
+                    given > 0 ? "--hetero-pipeline-stages" : "--num-virtual-stages-per-pipeline-rank"));
+  }
+  return Status::ok();
+}
+
+// An even split over stages and chunks.
+Result<Split> even_split(const LayoutFlags& flags) {
+  const int64_t stages = flags.pipeline_model_parallel_size.value_or(1);
+  if (flags.num_layers % stages != 0) {
+    return broken(
+        fmt::format("--num-layers {} is not divisible by --pipeline-model-parallel-size {}: {} left over; "
+                    "name the split with "
+                    "--hetero-pipeline-stages",
+                    flags.num_layers, stages, flags.num_layers % stages));
+  }
+  const int64_t of_stage = flags.num_layers / stages;
+  const int64_t divisor = flags.layers_per_virtual_stage.value_or(chunks_of(flags, 0));
+  if (of_stage % divisor != 0) {
+    return broken(
+        fmt::format("{} {}: a stage has {} layers, which is no multiple: {} left over; name the split with "
+                    "--hetero-pipeline-stages",
+                    flags.layers_per_virtual_stage ? "--num-layers-per-virtual-pipeline-stage"
+                                                   : "--num-virtual-stages-per-pipeline-rank",
+                    divisor, of_stage, of_stage % divisor));
+  }
+  const int64_t chunks = flags.layers_per_virtual_stage ? of_stage / divisor : divisor;
+  return Split{std::vector<int>(static_cast<size_t>(stages * chunks), static_cast<int>(of_stage / chunks)),
+               static_cast<int>(chunks)};
 }
 
 // The layers of each stage of each replica. Without --hetero-pipeline-stages the layers are split
 // evenly. One split holds for as many replicas as the ranks make; several are one for each replica.
-Result<std::vector<std::vector<int>>> parse_splits(const LayoutFlags& flags) {
-  std::vector<std::vector<int>> splits;
+Result<std::vector<Split>> parse_splits(const LayoutFlags& flags) {
+  HDT_RETURN_IF_ERROR(check_chunk_flags(flags));
+  std::vector<Split> splits;
   // 1. No split is given: an even one.
   if (flags.hetero_pipeline_stages.empty()) {
-    const int stages = flags.pipeline_model_parallel_size.value_or(1);
-    if (flags.num_layers % stages != 0) {
-      return broken(
-          fmt::format("--num-layers {} is not divisible by --pipeline-model-parallel-size {}: {} left over; "
-                      "name the split with "
-                      "--hetero-pipeline-stages",
-                      flags.num_layers, stages, flags.num_layers % stages));
-    }
-    splits.emplace_back(stages, flags.num_layers / stages);
+    Result<Split> even = even_split(flags);
+    if (!even.is_ok()) return even.status();
+    splits.push_back(even.take());
   }
   // 2. Each split that was given.
   const size_t given = flags.hetero_pipeline_stages.size();
   for (size_t i = 0; i < given; ++i) {
     const std::string flag =
         given == 1 ? "--hetero-pipeline-stages" : fmt::format("--hetero-pipeline-stages of replica {}", i);
-    Result<std::vector<int>> layers = parse_stages(flags.hetero_pipeline_stages[i], flag, flags.num_layers);
-    if (!layers.is_ok()) return layers.status();
-    const int64_t stages = static_cast<int64_t>(layers.value().size());
+    Result<Split> split =
+        parse_stages(flags.hetero_pipeline_stages[i], flag, flags.num_layers, chunks_of(flags, i));
+    if (!split.is_ok()) return split.status();
+    const int64_t stages = split.value().stages();
     if (flags.pipeline_model_parallel_size && stages != *flags.pipeline_model_parallel_size) {
       return broken(fmt::format("{}: {} stages, --pipeline-model-parallel-size is {}: {}", flag, stages,
                                 *flags.pipeline_model_parallel_size,
                                 difference(stages, *flags.pipeline_model_parallel_size)));
     }
-    splits.push_back(layers.take());
+    splits.push_back(split.take());
   }
   // 3. One split for all replicas: the ranks must divide into replicas of that many stages.
   if (splits.size() == 1) {
-    const int stages = static_cast<int>(splits.front().size());
+    const int stages = splits.front().stages();
     if (flags.world_size % stages != 0) {
       return broken(fmt::format("{} ranks do not divide into replicas of {} stages: {} left over",
                                 flags.world_size, stages, flags.world_size % stages));
     }
-    splits.assign(flags.world_size / stages, splits.front());
+    const Split only = splits.front();
+    splits.assign(flags.world_size / stages, only);
     return splits;
   }
   // 4. One split for each replica: together they must use all ranks.
   int64_t ranks = 0;
-  for (const auto& split : splits) ranks += static_cast<int64_t>(split.size());
+  for (const Split& split : splits) ranks += split.stages();
   if (ranks != flags.world_size) {
     return broken(
         fmt::format("--hetero-pipeline-stages, given for {} replicas, makes {} stages in all, but the job "
@@ -205,12 +272,13 @@ Result<Layout> make_layout(const LayoutFlags& flags) {
   if (flags.global_batch_size)
     HDT_RETURN_IF_ERROR(check_range("--global-batch-size", *flags.global_batch_size));
 
-  Result<std::vector<std::vector<int>>> splits = parse_splits(flags);
+  Result<std::vector<Split>> splits = parse_splits(flags);
   if (!splits.is_ok()) return splits.status();
   std::vector<Replica> replicas;
-  for (std::vector<int>& layers : splits.value()) {
+  for (Split& split : splits.value()) {
     Replica replica;
-    replica.stage_layers = std::move(layers);
+    replica.stage_layers = std::move(split.layers);
+    replica.chunks = split.chunks;
     replicas.push_back(std::move(replica));
   }
   HDT_RETURN_IF_ERROR(set_micro_batch_sizes(flags, replicas));

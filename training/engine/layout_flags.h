@@ -19,6 +19,12 @@ struct LayoutFlags {
   // number of its stages, then their layers. One entry holds for every replica; otherwise there is one
   // entry for each replica.
   std::vector<std::vector<int>> hetero_pipeline_stages;
+  // --num-virtual-stages-per-pipeline-rank: model chunks of every stage, one number for all replicas or one
+  // for each entry of hetero_pipeline_stages. With it an entry has for each kind of device the number of its
+  // stages, then the layers of each stage's chunks: those of stage 0, then those of stage 1, and so on.
+  std::vector<int> virtual_stages_per_rank;
+  // --num-layers-per-virtual-pipeline-stage: the same from the layers of each chunk, for an even split.
+  std::optional<int> layers_per_virtual_stage;
   // RankOrder::kTpPpDp instead of kTpDpPp.
   bool use_tp_pp_dp_mapping = false;
   std::optional<int> micro_batch_size;

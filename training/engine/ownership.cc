@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <ranges>
 
 namespace hdt::training {
 
@@ -58,12 +59,12 @@ std::vector<int> share_out(std::span<const size_t> sizes, int owners) {
 }
 
 // Goes through the units in the order of backward and begins a new bucket where the set changes or the
-// bucket is full.
-std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, UnitRange units,
+// bucket is full. Between two ranges of a rank the set always changes, as other ranks hold what lies there.
+std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, std::span<const int> units,
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements) {
   std::vector<Bucket> buckets;
   size_t elements = 0;
-  for (int unit = units.end - 1; unit >= units.first; --unit) {
+  for (const int unit : std::views::reverse(units)) {
     int set = 0;
     while (!sets[set].units.contains(unit)) ++set;
     const size_t more = unit_elements(unit);

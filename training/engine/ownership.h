@@ -1,8 +1,8 @@
 // ownership.h: which ranks must sum which gradients.
 //
 // A unit is owned by one rank of every replica. Where replicas are split differently, neighbouring units
-// have different sets of owners. Stages hold consecutive units, so all units with one set of owners are
-// consecutive, too, and the gradients of such a range can be reduced as one piece of memory.
+// have different sets of owners. A set is a row of consecutive units, so its gradients can be reduced as one
+// piece of memory. Ranks that hold several ranges of layers may share several such rows; each one is a set.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace hdt::training {
 
-// Ranks that hold the same units.
+// Ranks that hold the same consecutive units.
 struct OwnerSet {
   std::vector<int> ranks;  // one for each replica, in the order of replicas
-  UnitRange units;         // everything that these own together
+  UnitRange units;         // as long as the owners do not change
 };
 
 // All owner sets, in the order of units. Together they cover every unit once.
@@ -39,11 +39,11 @@ struct Bucket {
   UnitRange units;
 };
 
-// The buckets of the rank that holds `units`, in the order in which a backward pass completes them. A
-// bucket takes units of one owner set, last first, until another one would bring it over
-// `most_elements`. A unit that is larger than that is a bucket of its own. All members of a set get the
-// same buckets for it, because they hold the same units of the set.
-std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, UnitRange units,
+// The buckets of the rank that holds `units` (in rising order), in the order in which a backward pass
+// completes them. A bucket takes units of one owner set, last first, until another one would bring it over
+// `most_elements`. A unit that is larger than that is a bucket of its own. All members of a set get the same
+// buckets for it, because they hold the same units of the set.
+std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, std::span<const int> units,
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements);
 
 }  // namespace hdt::training

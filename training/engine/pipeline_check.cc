@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <map>
 #include <string>
 
 #include "training/engine/pipeline_schedule.h"
@@ -49,8 +50,9 @@ class Player {
         return {Code::kInternal, fmt::format("stage {}: micro-batch {}{} {}", stage, micro_batch,
                                              of_chunk(i / micro_batches_), what)};
       }
-      if (!stages_[stage].activations.empty() || !stages_[stage].gradients.empty()) {
-        return {Code::kInternal, fmt::format("stage {}: a message to it was not received", stage)};
+      for (const auto& [sender, waiting] : stages_[stage].messages) {
+        if (!waiting.empty())
+          return {Code::kInternal, fmt::format("stage {}: a message to it was not received", stage)};
       }
     }
     return Status::ok();
@@ -67,6 +69,7 @@ class Player {
   struct Part {
     int chunk = 0;
     int micro_batch = 0;
+    bool is_gradient = false;
     bool operator==(const Part&) const = default;
   };
   // The state of one stage.
@@ -74,8 +77,9 @@ class Player {
     size_t next = 0;  // step of its schedule
     int in_flight = 0;
     std::vector<Progress> progress;  // by chunk and micro-batch
-    std::deque<Part> activations;    // messages to this stage, in order
-    std::deque<Part> gradients;
+    // Messages to this stage, in order, by their sender. With two stages and several chunks the neighbours
+    // are one stage, so activations and gradients come in one order.
+    std::map<size_t, std::deque<Part>> messages;
   };
 
   // The stage's next step.
@@ -89,11 +93,15 @@ class Player {
                         step(stage).micro_batch, of_chunk(step(stage).chunk), what)};
   }
 
+  // The neighbours: the last stage's chunk is followed by the first stage's next one.
+  size_t before(size_t stage) const { return (stage + stages_.size() - 1) % stages_.size(); }
+  size_t behind(size_t stage) const { return (stage + 1) % stages_.size(); }
+
   // True if the next step is a receive and no message is there.
-  bool blocked(size_t stage) const {
+  bool blocked(size_t stage) {
     const PipelineAction action = step(stage).action;
-    return (action == PipelineAction::kReceiveActivation && stages_[stage].activations.empty()) ||
-           (action == PipelineAction::kReceiveGradient && stages_[stage].gradients.empty());
+    return (action == PipelineAction::kReceiveActivation && stages_[stage].messages[before(stage)].empty()) ||
+           (action == PipelineAction::kReceiveGradient && stages_[stage].messages[behind(stage)].empty());
   }
 
   // Executes the next step of a stage, or says what is wrong with it.
@@ -109,15 +117,17 @@ class Player {
     const bool last = index + 1 == stages_.size() && now.chunk + 1 == chunks_;
     const bool to_next_chunk = index + 1 == stages_.size();
     const bool from_chunk_before = index == 0;
-    const Part own{now.chunk, now.micro_batch};
+    const Part own{now.chunk, now.micro_batch, now.action == PipelineAction::kReceiveGradient};
+    std::deque<Part>& from_before = stage.messages[before(index)];
+    std::deque<Part>& from_behind = stage.messages[behind(index)];
     Progress& progress = stage.progress[static_cast<size_t>(now.chunk) * micro_batches_ + now.micro_batch];
     switch (now.action) {
       // Not blocked, so a message is there; messages of a pair come in order, so the first one must be
       // its own.
       case PipelineAction::kReceiveActivation:
         if (first) return failure(index, "the first stage receives no activation");
-        if (stage.activations.front() != own) return failure(index, "receives another's activation");
-        stage.activations.pop_front();
+        if (from_before.front() != own) return failure(index, "receives another's activation");
+        from_before.pop_front();
         progress.activation = true;
         break;
       // Each case checks what must have been done before, then notes what is done now.
@@ -132,13 +142,13 @@ class Player {
         if (!progress.forward || progress.activation_sent)
           return failure(index, "sends an activation out of turn");
         progress.activation_sent = true;
-        stages_[to_next_chunk ? 0 : index + 1].activations.push_back(
-            {now.chunk + (to_next_chunk ? 1 : 0), now.micro_batch});
+        stages_[behind(index)].messages[index].push_back(
+            {now.chunk + (to_next_chunk ? 1 : 0), now.micro_batch, false});
         break;
       case PipelineAction::kReceiveGradient:
         if (last) return failure(index, "the last stage receives no gradient");
-        if (stage.gradients.front() != own) return failure(index, "receives another's gradient");
-        stage.gradients.pop_front();
+        if (from_behind.front() != own) return failure(index, "receives another's gradient");
+        from_behind.pop_front();
         progress.gradient = true;
         break;
       case PipelineAction::kBackward:
@@ -162,8 +172,8 @@ class Player {
         if (!progress.backward || progress.gradient_sent)
           return failure(index, "sends a gradient out of turn");
         progress.gradient_sent = true;
-        stages_[from_chunk_before ? stages_.size() - 1 : index - 1].gradients.push_back(
-            {now.chunk - (from_chunk_before ? 1 : 0), now.micro_batch});
+        stages_[before(index)].messages[index].push_back(
+            {now.chunk - (from_chunk_before ? 1 : 0), now.micro_batch, true});
         break;
     }
     ++stage.next;

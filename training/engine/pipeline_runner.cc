@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hdt::training {
@@ -15,52 +17,72 @@ bool is_receive(PipelineAction action) {
 }  // namespace
 
 PipelineRunner::PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule,
-                               StageCompute& compute, Messenger& messenger)
+                               const ModelChunks& chunks, Messenger& messenger)
     : position_(position),
-      first_(position.stage == 0),
-      last_(position.stage == layout.replica(position.replica).stages() - 1),
       first_sample_(layout.first_sample(position.replica)),
       replica_(layout.replica(position.replica)),
-      compute_(&compute),
       messenger_(&messenger),
-      schedule_(steps_of(schedule, replica_.stages(), position.stage, replica_.num_micro_batches)) {
+      schedule_(steps_of(schedule, replica_.stages(), position.stage, replica_.num_micro_batches,
+                         replica_.chunks)) {
+  for (StageCompute* const compute : chunks) {
+    Chunk& chunk = chunks_.emplace_back();
+    chunk.compute = compute;
+    chunk.first = compute->units().first == layout.embedding_unit();
+    chunk.last = compute->units().end == layout.head_unit() + 1;
+  }
   for (size_t index = 0; index < schedule_.size(); ++index) {
     const PipelineAction action = schedule_[index].action;
     if (action == PipelineAction::kBackward || action == PipelineAction::kWeightGradient)
-      last_gradient_ = index;
+      chunks_[schedule_[index].chunk].last_gradient = index;
   }
   while (schedule_[first_forward_].action != PipelineAction::kForward) ++first_forward_;
 }
 
 Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, ScheduleKind schedule,
-                                              StageCompute& compute, Messenger& messenger) {
-  if (splits_backward(schedule) && !compute.has_split_backward()) {
+                                              const ModelChunks& chunks, Messenger& messenger) {
+  // All replicas, so that all ranks refuse alike.
+  for (int index = 0; index < layout.num_replicas(); ++index) {
+    const Replica& replica = layout.replica(index);
+    HDT_RETURN_IF_ERROR(check_chunks(schedule, replica.stages(), replica.num_micro_batches, replica.chunks));
+  }
+  if (splits_backward(schedule) && !chunks[0].has_split_backward()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("schedule {}: this model's backward is not in two parts; use {}",
                               schedule_name(schedule), schedule_name(ScheduleKind::kOneForwardOneBackward)));
   }
-  PipelineRunner runner(layout, position, schedule, compute, messenger);
+  PipelineRunner runner(layout, position, schedule, chunks, messenger);
   HDT_RETURN_IF_ERROR(runner.allocate());
   return runner;
 }
 
-// Every slot has buffers for its neighbours' messages: an input and its gradient if there is a stage
-// before, an output and its gradient if there is one behind.
+// As many slots for a chunk as its own micro-batches in flight need.
 Status PipelineRunner::allocate() {
-  const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * compute_->sequence_length();
-  const UnitRange units = compute_->units();
-  const size_t input = first_ ? 0 : compute_->activation_elements(units.first - 1, tokens);
-  const size_t output = last_ ? 0 : compute_->activation_elements(units.end - 1, tokens);
-  slots_.resize(most_in_flight(schedule_) + 1);
-  for (Slot& slot : slots_) {
+  for (size_t index = 0; index < chunks_.size(); ++index) {
+    std::vector<PipelineStep> own;
+    std::ranges::copy_if(schedule_, std::back_inserter(own),
+                         [&](const PipelineStep& step) { return step.chunk == static_cast<int>(index); });
+    HDT_RETURN_IF_ERROR(allocate(chunks_[index], most_in_flight(own)));
+  }
+  return Status::ok();
+}
+
+// Every slot has buffers for its neighbours' messages: an input and its gradient if there is a virtual stage
+// before, an output and its gradient if there is one behind.
+Status PipelineRunner::allocate(Chunk& chunk, int in_flight) {
+  const auto tokens = static_cast<size_t>(replica_.micro_batch_size) * chunk.compute->sequence_length();
+  const UnitRange units = chunk.compute->units();
+  const size_t input = chunk.first ? 0 : chunk.compute->activation_elements(units.first - 1, tokens);
+  const size_t output = chunk.last ? 0 : chunk.compute->activation_elements(units.end - 1, tokens);
+  chunk.slots.resize(static_cast<size_t>(in_flight) + 1);
+  for (Slot& slot : chunk.slots) {
     std::vector<std::pair<TypedMemory*, size_t>> parts;
-    if (!first_) parts = {{&slot.input, input}, {&slot.input_gradient, input}};
-    if (!last_) {
+    if (!chunk.first) parts = {{&slot.input, input}, {&slot.input_gradient, input}};
+    if (!chunk.last) {
       parts.emplace_back(&slot.output, output);
       parts.emplace_back(&slot.output_gradient, output);
     }
     for (const auto& [part, elements] : parts) {
-      Result<TypedMemory> allocated = messenger_->allocate(compute_->type(), elements);
+      Result<TypedMemory> allocated = messenger_->allocate(chunk.compute->type(), elements);
       if (!allocated.is_ok()) return allocated.status();
       *part = allocated.take();
     }
@@ -77,10 +99,11 @@ Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageComp
     if (index == first_forward_) HDT_RETURN_IF_ERROR(before_forward());
     HDT_RETURN_IF_ERROR(take(index, samples, unit_done, loss));
   }
-  for (Slot& slot : slots_) {
-    HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
-    // backward() writes input_gradient, which the slot's previous micro-batch may still be sending.
-    HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+  for (Chunk& chunk : chunks_) {
+    for (Slot& slot : chunk.slots) {
+      HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
+      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+    }
   }
   return loss;
 }
@@ -94,10 +117,9 @@ Status PipelineRunner::post_next_receive(size_t from) {
   // micro-batches in flight.
   const PipelineStep step = schedule_[receive_step_];
   const bool activation = step.action == PipelineAction::kReceiveActivation;
-  Slot& slot = slot_of(step.micro_batch);
-  Result<Pending> posted =
-      messenger_->receive_from_stage(activation ? position_.stage - 1 : position_.stage + 1,
-                                     activation ? slot.input.span() : slot.output_gradient.span());
+  Slot& slot = slot_of(chunks_[step.chunk], step.micro_batch);
+  Result<Pending> posted = messenger_->receive_from_stage(
+      neighbour(activation ? -1 : +1), activation ? slot.input.span() : slot.output_gradient.span());
   if (!posted.is_ok()) return posted.status();
   receive_ = posted.take();
   return Status::ok();
@@ -106,9 +128,10 @@ Status PipelineRunner::post_next_receive(size_t from) {
 Status PipelineRunner::take(size_t index, const SampleReader& samples,
                             const StageCompute::UnitDone& unit_done, LossSum& loss) {
   const PipelineStep step = schedule_[index];
-  Slot& slot = slot_of(step.micro_batch);
+  Chunk& chunk = chunks_[step.chunk];
+  Slot& slot = slot_of(chunk, step.micro_batch);
   // Gradients accumulate over the micro-batches, so they are complete in the last step that adds to them.
-  const StageCompute::UnitDone done = index == last_gradient_ ? unit_done : [](int) {};
+  const StageCompute::UnitDone done = index == chunk.last_gradient ? unit_done : [](int) {};
   switch (step.action) {
     // The receive was posted earlier. Receives are posted one at a time and in order, so it is this step's.
     case PipelineAction::kReceiveActivation:
@@ -116,21 +139,21 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
       HDT_RETURN_IF_ERROR(settle(receive_));
       return post_next_receive(index + 1);
     case PipelineAction::kForward:
-      return forward(step.micro_batch, slot, samples, loss);
+      return forward(step, chunk, slot, samples, loss);
     // Both forms of the backward write `input_gradient`, which the slot's previous micro-batch may still be
     // sending.
     case PipelineAction::kBackward:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      compute_->backward(slot_index(step.micro_batch), slot.output_gradient.span(),
-                         slot.input_gradient.span(), done);
+      chunk.compute->backward(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
+                              slot.input_gradient.span(), done);
       return Status::ok();
     case PipelineAction::kInputGradient:
       HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
-      compute_->backward_input(slot_index(step.micro_batch), slot.output_gradient.span(),
-                               slot.input_gradient.span());
+      chunk.compute->backward_input(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
+                                    slot.input_gradient.span());
       return Status::ok();
     case PipelineAction::kWeightGradient:
-      compute_->backward_weights(slot_index(step.micro_batch), done);
+      chunk.compute->backward_weights(slot_index(chunk, step.micro_batch), done);
       return Status::ok();
     case PipelineAction::kSendActivation:
       return send(+1, slot.output.span(), slot.activation_sent);
@@ -141,18 +164,19 @@ Status PipelineRunner::take(size_t index, const SampleReader& samples,
 }
 
 Status PipelineRunner::send(int distance, ConstTypedSpan values, Pending& sent) {
-  Result<Pending> started = messenger_->send_to_stage(position_.stage + distance, values);
+  Result<Pending> started = messenger_->send_to_stage(neighbour(distance), values);
   if (!started.is_ok()) return started.status();
   sent = started.take();
   return Status::ok();
 }
 
-Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss) {
+Status PipelineRunner::forward(PipelineStep step, Chunk& chunk, Slot& slot, const SampleReader& samples,
+                               LossSum& loss) {
   // forward() writes `output`, which the slot's previous micro-batch may still be sending.
   HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
-  if (first_ || last_) read_samples(micro_batch, samples, slot);
-  const LossSum more =
-      compute_->forward(slot_index(micro_batch), slot.samples, slot.input.span(), slot.output.span());
+  if (chunk.first || chunk.last) read_samples(step.micro_batch, samples, slot);
+  const LossSum more = chunk.compute->forward(slot_index(chunk, step.micro_batch), slot.samples,
+                                              slot.input.span(), slot.output.span());
   loss.loss += more.loss;
   loss.tokens += more.tokens;
   return Status::ok();
@@ -160,7 +184,7 @@ Status PipelineRunner::forward(int micro_batch, Slot& slot, const SampleReader& 
 
 // The replica's micro-batches are consecutive parts of its range of the global batch.
 void PipelineRunner::read_samples(int micro_batch, const SampleReader& samples, Slot& slot) {
-  const size_t length = static_cast<size_t>(compute_->sequence_length()) + 1;
+  const size_t length = static_cast<size_t>(chunks_.front().compute->sequence_length()) + 1;
   slot.samples.resize(length * replica_.micro_batch_size);
   const int64_t first = first_sample_ + int64_t{micro_batch} * replica_.micro_batch_size;
   for (int i = 0; i < replica_.micro_batch_size; ++i) {

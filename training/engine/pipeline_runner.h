@@ -10,6 +10,7 @@
 #include "training/engine/compute.h"
 #include "training/engine/layout.h"
 #include "training/engine/messenger.h"
+#include "training/engine/model_chunks.h"
 #include "training/engine/schedules.h"
 
 namespace hdt::training {
@@ -20,15 +21,18 @@ using SampleReader = std::function<void(int64_t index, std::span<int64_t> tokens
 // One rank's pipeline. The trainer owns it and calls it on its own thread. Messages overlap with computing:
 // a send completes in the background, and the next receive of the schedule is posted before its turn.
 //
-// Buffers are kept per slot (micro-batch modulo slots): the micro-batches in flight are consecutive in every
-// schedule. There is one slot more than micro-batches in flight, for the receive that is posted early. A
-// buffer is written again only after what was sent from it is gone.
+// A stage with several chunks of the model has a compute and buffers for each.
+//
+// Buffers are kept per chunk and slot (micro-batch modulo slots): the micro-batches in flight in a chunk are
+// consecutive in every schedule. There is one slot more than micro-batches in flight, for the receive that is
+// posted early. A buffer is written again only after what was sent from it is gone.
 class PipelineRunner {
  public:
-  // Allocates the buffers. Compute and messenger must outlive the runner. All stages of a replica must have
-  // the same schedule. kInvalidArgument: it needs a backward in two parts, and the compute has none.
+  // Allocates the buffers. Computes and messenger must outlive the runner. All stages of a replica must have
+  // the same schedule. kInvalidArgument: it needs a backward in two parts, and the compute has none; or it
+  // cannot be run with so many chunks (check_chunks()).
   static Result<PipelineRunner> create(const Layout& layout, Position position, ScheduleKind schedule,
-                                       StageCompute& compute, Messenger& messenger);
+                                       const ModelChunks& chunks, Messenger& messenger);
 
   // Runs one step and returns the summed loss of this replica on its last stage, zeros elsewhere. `unit_done`
   // is called during the last backward, when the gradients of a unit are complete for the step.
@@ -40,7 +44,7 @@ class PipelineRunner {
   // Ends the messages under way: the replica's group fails (Operation). The buffers are gone then.
   void give_up() {
     receive_.reset();
-    slots_.clear();
+    for (Chunk& chunk : chunks_) chunk.slots.clear();
   }
 
  private:
@@ -51,37 +55,51 @@ class PipelineRunner {
     Pending activation_sent, gradient_sent;  // under way from `output` and from `input_gradient`
   };
 
-  PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule, StageCompute& compute,
+  // One range of layers of the stage.
+  struct Chunk {
+    StageCompute* compute = nullptr;
+    bool first = false;  // whether it is the first virtual stage of the replica,
+    bool last = false;   // or the last one
+    // The step of the schedule after which nothing more is added to its gradients: its last backward, or the
+    // last second part of one.
+    size_t last_gradient = 0;
+    std::vector<Slot> slots;
+  };
+
+  PipelineRunner(const Layout& layout, Position position, ScheduleKind schedule, const ModelChunks& chunks,
                  Messenger& messenger);
   Status allocate();
+  Status allocate(Chunk& chunk, int in_flight);
   // Posts the first receive at or after step `from` of the schedule.
   Status post_next_receive(size_t from);
   // Executes step `index` of the schedule.
   Status take(size_t index, const SampleReader& samples, const StageCompute::UnitDone& unit_done,
               LossSum& loss);
-  // Sends to the stage `distance` away from this one; `sent` keeps the operation.
+  // Sends to the stage `distance` away in the ring of the stages; `sent` keeps the operation.
   Status send(int distance, ConstTypedSpan values, Pending& sent);
+  // The neighbour at that distance. The last stage's next one is the first stage with its next chunk.
+  int neighbour(int distance) const {
+    return (position_.stage + distance + replica_.stages()) % replica_.stages();
+  }
   // The forward step of a micro-batch.
-  Status forward(int micro_batch, Slot& slot, const SampleReader& samples, LossSum& loss);
+  Status forward(PipelineStep step, Chunk& chunk, Slot& slot, const SampleReader& samples, LossSum& loss);
   void read_samples(int micro_batch, const SampleReader& samples, Slot& slot);
-  Slot& slot_of(int micro_batch) { return slots_[static_cast<size_t>(micro_batch) % slots_.size()]; }
-  int slot_index(int micro_batch) const { return micro_batch % static_cast<int>(slots_.size()); }
+  static int slot_index(const Chunk& chunk, int micro_batch) {
+    return micro_batch % static_cast<int>(chunk.slots.size());
+  }
+  static Slot& slot_of(Chunk& chunk, int micro_batch) {
+    return chunk.slots[static_cast<size_t>(slot_index(chunk, micro_batch))];
+  }
 
   Position position_;
-  bool first_ = false;
-  bool last_ = false;
   // The replica's first sample in the global batch.
   int64_t first_sample_ = 0;
   Replica replica_;
-  StageCompute* compute_;
   Messenger* messenger_;
   std::vector<PipelineStep> schedule_;  // of every step
-  // The step of the schedule after which nothing more is added to gradients: the last backward, or the last
-  // second part of one.
-  size_t last_gradient_ = 0;
   // The first forward of the schedule.
   size_t first_forward_ = 0;
-  std::vector<Slot> slots_;
+  std::vector<Chunk> chunks_;
   Pending receive_;          // posted early
   size_t receive_step_ = 0;  // the step that it is for
 };

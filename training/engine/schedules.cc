@@ -19,6 +19,8 @@ const char* schedule_name(ScheduleKind kind) {
       return "1f1b-lockstep";
     case ScheduleKind::kZeroBubble:
       return "zero-bubble";
+    case ScheduleKind::kInterleaved:
+      return "interleaved";
   }
   return "";
 }
@@ -31,7 +33,29 @@ Result<ScheduleKind> schedule_of(std::string_view name) {
   return Status(Code::kInvalidArgument, fmt::format("'{}' given, expected {}", name, schedule_names()));
 }
 
-std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage, int micro_batches) {
+Status check_chunks(ScheduleKind schedule, int stages, int micro_batches, int chunks) {
+  if (chunks == 1) return Status::ok();
+  if (schedule != ScheduleKind::kInterleaved) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("schedule {}: a stage has {} chunks of the model, expected 1; several need interleaved",
+                    schedule_name(schedule), chunks)};
+  }
+  if (stages < 2) {
+    return {Code::kInvalidArgument,
+            fmt::format("schedule interleaved: {} chunks on one stage, expected at least 2 stages", chunks)};
+  }
+  if (micro_batches % stages != 0) {
+    return {Code::kInvalidArgument,
+            fmt::format("schedule interleaved: {} micro-batches (--num-micro-batches-per-dp, "
+                        "--global-batch-size), expected a multiple of the {} stages: {} left over",
+                        micro_batches, stages, micro_batches % stages)};
+  }
+  return Status::ok();
+}
+
+std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage, int micro_batches,
+                                   int chunks) {
   switch (schedule) {
     case ScheduleKind::kGpipe:
       return gpipe(stages, stage, micro_batches);
@@ -39,6 +63,9 @@ std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage,
       return lockstep_one_forward_one_backward(stages, stage, micro_batches);
     case ScheduleKind::kZeroBubble:
       return zero_bubble(stages, stage, micro_batches);
+    case ScheduleKind::kInterleaved:
+      if (chunks == 1) break;
+      return interleaved_one_forward_one_backward(stages, chunks, stage, micro_batches);
     case ScheduleKind::kOneForwardOneBackward:
       break;
   }
@@ -55,6 +82,7 @@ int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batch
       return std::min(stages, micro_batches);
     case ScheduleKind::kLockstep:
     case ScheduleKind::kOneForwardOneBackward:
+    case ScheduleKind::kInterleaved:
       break;
   }
   return most_in_flight(stages, stage, micro_batches);

@@ -12,23 +12,32 @@
 
 namespace hdt::training {
 
-Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageCompute& compute,
+Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, const ModelChunks& chunks,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options) {
   // Start values are written before the first step; replicas get the same ones, so nothing is broadcast.
   const Position position = layout.position_of(messenger.rank());
-  if (messenger.size() != layout.world_size() || compute.units() != layout.units_of(position)) {
+  std::vector<UnitRange> ranges;
+  for (const StageCompute* const compute : chunks) ranges.push_back(compute->units());
+  if (messenger.size() != layout.world_size() || ranges != layout.ranges_of(messenger.rank())) {
     return Status(Code::kInvalidArgument, "layout, messenger and compute do not belong together");
   }
-  if (options.gradients != NumberType::kFloat32 && options.gradients != compute.type()) {
+  const NumberType type = chunks[0].type();
+  for (int chunk = 1; chunk < chunks.size(); ++chunk) {
+    if (chunks[chunk].type() == type) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("chunk {} has parameters in {}: expected {}, as chunk 0 has", chunk,
+                              number_type_name(chunks[chunk].type()), number_type_name(type)));
+  }
+  if (options.gradients != NumberType::kFloat32 && options.gradients != type) {
     return Status(Code::kInvalidArgument,
                   fmt::format("gradients in {} of parameters in {}: expected fp32 or the parameters' type",
-                              number_type_name(options.gradients), number_type_name(compute.type())));
+                              number_type_name(options.gradients), number_type_name(type)));
   }
-  if (options.update && compute.type() != NumberType::kFloat32) {
+  if (options.update && type != NumberType::kFloat32) {
     return Status(Code::kInvalidArgument,
                   fmt::format("an update of the caller's: expected parameters in fp32, found {}",
-                              number_type_name(compute.type())));
+                              number_type_name(type)));
   }
   HDT_RETURN_IF_ERROR(check_shard_options(layout, options.shards));
   if (options.shards.sharded && options.update) {
@@ -36,12 +45,14 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Layout& layout, StageComp
         Code::kInvalidArgument,
         "sharded optimizer states: expected the engine's optimizer, found an update of the caller's");
   }
-  Result<UnitMemory> memory = UnitMemory::create(compute, messenger, options.gradients);
+  Result<UnitMemory> memory = UnitMemory::create(chunks, messenger, options.gradients);
   if (!memory.is_ok()) return memory.status();
-  for (int unit = compute.units().first; unit < compute.units().end; ++unit)
-    compute.initialize(unit, options.seed);
+  for (StageCompute* const compute : chunks) {
+    for (int unit = compute->units().first; unit < compute->units().end; ++unit)
+      compute->initialize(unit, options.seed);
+  }
   Result<PipelineRunner> runner =
-      PipelineRunner::create(layout, position, options.schedule, compute, messenger);
+      PipelineRunner::create(layout, position, options.schedule, chunks, messenger);
   if (!runner.is_ok()) return runner.status();
   return std::unique_ptr<Trainer>(
       new Trainer(layout, messenger, std::move(batches), options, memory.take(), runner.take()));

@@ -73,9 +73,10 @@ class Trainer {
   // Fills `tokens` with sample `index` of the global batch of `step`; the same on every rank.
   using BatchReader = std::function<void(int64_t step, int64_t index, std::span<int64_t> tokens)>;
 
-  // Compute and messenger must outlive the trainer. Parameters get their start values. Fails if memory
-  // cannot be allocated, or with kInvalidArgument if layout, compute and options do not go together.
-  static Result<std::unique_ptr<Trainer>> create(const Layout& layout, StageCompute& compute,
+  // Computes (one for each chunk of the rank) and messenger must outlive the trainer. Parameters get their
+  // start values. Fails if memory cannot be allocated, or with kInvalidArgument if layout, compute and
+  // options do not go together.
+  static Result<std::unique_ptr<Trainer>> create(const Layout& layout, const ModelChunks& chunks,
                                                  Messenger& messenger, BatchReader batches,
                                                  const TrainerOptions& options);
   Trainer(const Trainer&) = delete;

@@ -37,7 +37,7 @@ Result<std::optional<size_t>> first_difference(std::span<const std::optional<uin
 // The CRC of each tensor of a unit; none on ranks that do not hold it. All ranks get as many.
 Result<std::vector<std::optional<uint32_t>>> crcs_of_tensors(int unit, UnitMemory& memory,
                                                              Messenger& messenger) {
-  const bool is_here = memory.units().contains(unit);
+  const bool is_here = memory.contains(unit);
   double count = is_here ? static_cast<double>(memory.tensors(unit).size()) : 0;
   HDT_RETURN_IF_ERROR(messenger.max_over_world({&count, 1}));
   std::vector<std::optional<uint32_t>> crcs(static_cast<size_t>(count));
@@ -72,8 +72,7 @@ Result<std::string> name_for_all(const Layout& layout, int unit, size_t tensor, 
 Result<std::optional<WeightDifference>> find_weight_difference(const Layout& layout, UnitMemory& memory,
                                                                Messenger& messenger) {
   std::vector<std::optional<uint32_t>> units(layout.num_units());
-  for (int unit = memory.units().first; unit < memory.units().end; ++unit)
-    units[unit] = crc_of(memory.parameters(unit));
+  for (const int unit : memory.units()) units[unit] = crc_of(memory.parameters(unit));
   const Result<std::optional<size_t>> unit = first_difference(units, messenger);
   if (!unit.is_ok()) return unit.status();
   if (!unit.value()) return std::optional<WeightDifference>();

@@ -25,6 +25,7 @@ TrainerOptions checkpointed_options(const ShardOptions& shards) {
   result.bucket_elements = 100;
   result.clip_gradient_norm = 0;  // so that the order in which a norm is summed changes no bit
   result.seed = 3;
+  result.schedule = ScheduleKind::kInterleaved;  // 1F1B where a stage has one chunk
   result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 2, .total_steps = kEnd};
   return result;
 }
@@ -59,10 +60,10 @@ class CheckpointedRun : public ::testing::Test {
     if (!folder.is_ok()) return losses;
     ThreadWorld world(layout);
     run_ranks(layout.world_size(), [&](int rank) {
-      FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+      const FakeChunks chunks(FakeShape(), layout, rank);
       const auto messenger = world.messenger(rank);
-      auto trainer =
-          make_trainer(layout, FakeShape().vocab, compute, *messenger, checkpointed_options(shards));
+      auto trainer = make_trainer(layout, FakeShape().vocab, chunks.computes(), *messenger,
+                                  checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto saver = CheckpointSaver::start(save_, rank);
       ASSERT_TRUE(saver.is_ok());
@@ -104,10 +105,10 @@ class CheckpointedRun : public ::testing::Test {
     std::vector<double> losses;
     ThreadWorld world(layout);
     run_ranks(layout.world_size(), [&](int rank) {
-      FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+      const FakeChunks chunks(FakeShape(), layout, rank);
       const auto messenger = world.messenger(rank);
-      auto trainer =
-          make_trainer(layout, FakeShape().vocab, compute, *messenger, checkpointed_options(shards));
+      auto trainer = make_trainer(layout, FakeShape().vocab, chunks.computes(), *messenger,
+                                  checkpointed_options(shards));
       ASSERT_TRUE(trainer.is_ok());
       auto newest = open_newest(save_);
       ASSERT_TRUE(newest.is_ok()) << newest.status().message();
@@ -150,6 +151,21 @@ TEST_F(CheckpointedRun, GoesOnFromWhatRanksWroteWhileTheyTrained) {
       ASSERT_EQ(other.size(), rest.size());
       for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(other[i], rest[i], 1e-5 * rest[i]);
     }
+  }
+}
+
+// Two stages with two chunks each, beside a replica with one, and back to one range of layers a stage.
+TEST_F(CheckpointedRun, ChunksAreNoPartOfACheckpoint) {
+  const Layout interleaved(4, {{{1, 1, 1, 1}, 2, 4, 2}, {{3, 1}, 2, 2}}, RankOrder::kTpPpDp);
+  const Layout flat(4, {{{2, 2}, 2, 4}, {{4}, 2, 2}}, RankOrder::kTpDpPp);
+  for (const ShardOptions& saved : {ShardOptions(), ShardOptions{true, {1, 2, 0.5, 0}}}) {
+    const std::vector<double> undisturbed = train_and_save(interleaved, saved);
+    ASSERT_EQ(undisturbed.size(), static_cast<size_t>(kEnd));
+    const std::vector<double> rest(undisturbed.begin() + kSaved, undisturbed.end());
+    EXPECT_EQ(go_on(interleaved, {}), rest);
+    const std::vector<double> other = go_on(flat, {});
+    ASSERT_EQ(other.size(), rest.size());
+    for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(other[i], rest[i], 1e-5 * rest[i]);
   }
 }
 

@@ -15,6 +15,7 @@ constexpr int64_t kOtherData = 1'000'000;  // steps that training does not come 
 TrainerOptions learning() {
   TrainerOptions result;
   result.seed = 3;
+  result.schedule = ScheduleKind::kInterleaved;  // 1F1B where a stage has one chunk
   result.learning_rate = {.peak = 0.02, .minimum = 0.002, .warmup_steps = 1, .total_steps = kEvaluatedSteps};
   return result;
 }
@@ -30,11 +31,11 @@ Evaluated run(const Layout& layout, bool evaluates = true) {
   ThreadWorld world(layout);
   std::vector<Evaluated> results(layout.world_size());
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(shape, layout, rank);
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, learning());
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, learning());
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
-    auto evaluator = Evaluator::create(layout, compute, *messenger);
+    auto evaluator = Evaluator::create(layout, chunks.computes(), *messenger);
     ASSERT_TRUE(evaluator.is_ok()) << evaluator.status().message();
     for (int64_t step = 0; step < kEvaluatedSteps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);
@@ -63,7 +64,10 @@ TEST(EvaluationTest, IsTheSameOnEveryLayout) {
   EXPECT_LT(one.validation.back().loss, one.validation.front().loss);  // it has learned
   for (const Layout& layout : {Layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp),
                                Layout(4, {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}}, RankOrder::kTpDpPp),
-                               Layout(4, {{{1, 2, 1}, 6, 2}}, RankOrder::kTpPpDp)}) {
+                               Layout(4, {{{1, 2, 1}, 6, 2}}, RankOrder::kTpPpDp),
+                               // Two chunks on each stage, alone and beside one.
+                               Layout(4, {{{1, 1, 1, 1}, 2, 6, 2}}, RankOrder::kTpPpDp),
+                               Layout(4, {{{1, 1, 1, 1}, 2, 4, 2}, {{3, 1}, 2, 2}}, RankOrder::kTpPpDp)}) {
     const Evaluated split = run(layout);
     ASSERT_EQ(split.validation.size(), one.validation.size());
     for (size_t i = 0; i < one.validation.size(); ++i) {
@@ -84,10 +88,10 @@ TEST(EvaluationTest, IsTheLossThatTrainingWouldHave) {
   const Layout layout(4, {{{3, 1}, 2, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp);
   ThreadWorld world(layout);
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(shape, layout, rank);
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, learning());
-    auto evaluator = Evaluator::create(layout, compute, *messenger);
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, learning());
+    auto evaluator = Evaluator::create(layout, chunks.computes(), *messenger);
     ASSERT_TRUE(trainer.is_ok() && evaluator.is_ok());
     const auto evaluated =
         evaluator.value()->evaluate(1, [&](int64_t, int64_t index, std::span<int64_t> tokens) {

@@ -6,10 +6,13 @@
 // twice shows.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "training/engine/compute.h"
+#include "training/engine/model_chunks.h"
 
 namespace hdt::training::testing {
 
@@ -86,6 +89,28 @@ class FakeCompute final : public TextCompute {
   std::vector<int64_t> text_;  // what infer() was given
   std::map<int, Saved> slots_;
   int greatest_in_flight_ = 0;
+};
+
+// The computes of a rank's chunks.
+class FakeChunks {
+ public:
+  FakeChunks(const FakeShape& shape, const Layout& layout, int rank) {
+    for (const UnitRange& range : layout.ranges_of(rank)) {
+      owned_.push_back(std::make_unique<FakeCompute>(shape, range));
+      pointers_.push_back(owned_.back().get());
+    }
+  }
+  ChunksOf<TextCompute> computes() const { return ChunksOf<TextCompute>(pointers_); }
+  // Of a chunk.
+  int greatest_in_flight() const {
+    int greatest = 0;
+    for (const auto& compute : owned_) greatest = std::max(greatest, compute->greatest_in_flight());
+    return greatest;
+  }
+
+ private:
+  std::vector<std::unique_ptr<FakeCompute>> owned_;
+  std::vector<TextCompute*> pointers_;
 };
 
 }  // namespace hdt::training::testing

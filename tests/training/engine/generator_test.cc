@@ -14,23 +14,26 @@ namespace {
 
 const std::vector<int64_t> kPrompt = {1, 2};
 
-void start(FakeCompute& compute) {
+void start(StageCompute& compute) {
   for (int unit = compute.units().first; unit < compute.units().end; ++unit) compute.initialize(unit, 3);
 }
+
+// Two stages with two chunks each.
+Layout interleaved() { return {4, {Replica{{1, 1, 1, 1}, 1, 2, 2}}, RankOrder::kTpDpPp}; }
 
 std::vector<int64_t> text_from(const Layout& layout, std::span<const int64_t> prompt,
                                const GenerationOptions& options) {
   ThreadWorld world(layout);
   std::vector<std::vector<int64_t>> texts(layout.world_size());
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(FakeShape(), layout, rank);
     const auto messenger = world.messenger(rank);
-    Result<UnitMemory> memory = UnitMemory::create(compute, *messenger);
+    Result<UnitMemory> memory = UnitMemory::create(chunks.computes(), *messenger);
     ASSERT_TRUE(memory.is_ok());
-    start(compute);
+    for (TextCompute* const compute : chunks.computes()) start(*compute);
     // Twice, as the second text must know nothing of the first.
     for (int time = 0; time < 2; ++time) {
-      Result<std::vector<int64_t>> text = generate(layout, compute, *messenger, prompt, options);
+      Result<std::vector<int64_t>> text = generate(layout, chunks.computes(), *messenger, prompt, options);
       ASSERT_TRUE(text.is_ok()) << text.status().message();
       if (time == 1) {
         EXPECT_EQ(text.value(), texts[rank]);
@@ -69,6 +72,7 @@ TEST(GeneratorTest, SameTextWhateverTheStages) {
     const std::vector<int64_t> one = text_from(Layout(4, {{{4}}}, RankOrder::kTpDpPp), kPrompt, options);
     EXPECT_EQ(one.size(), 40U);  // past the sequence length of the model
     EXPECT_EQ(text_from(Layout(4, {{{2, 1, 1}}}, RankOrder::kTpDpPp), kPrompt, options), one);
+    EXPECT_EQ(text_from(interleaved(), kPrompt, options), one);
   }
 }
 
@@ -81,6 +85,7 @@ TEST(GeneratorTest, SameTextAsWithoutWhatIsKept) {
     const std::vector<int64_t> expected = text_without_memory(prompt, 20);
     EXPECT_EQ(text_from(Layout(4, {{{4}}}, RankOrder::kTpDpPp), prompt, options), expected) << length;
     EXPECT_EQ(text_from(Layout(4, {{{1, 2, 1}}}, RankOrder::kTpDpPp), prompt, options), expected) << length;
+    EXPECT_EQ(text_from(interleaved(), prompt, options), expected) << length;
   }
 }
 

@@ -71,6 +71,65 @@ TEST(LayoutFlagsTest, EvenSplitFromPipelineSize) {
   EXPECT_EQ(layout.value().replica(1).num_micro_batches, 3);
 }
 
+// Stage 0 has chunks of 3 and 1 layers, stage 1 of 2 and 1; the other replica has one chunk a stage.
+LayoutFlags chunked_job() {
+  LayoutFlags flags;
+  flags.world_size = 4;
+  flags.num_layers = 7;
+  flags.hetero_pipeline_stages = {{1, 3, 1, 1, 2, 1}, {2, 4, 3}};
+  flags.virtual_stages_per_rank = {2, 1};
+  flags.micro_batch_size = 1;
+  return flags;
+}
+
+TEST(LayoutFlagsTest, ChunksAreGivenStageByStage) {
+  const Result<Layout> layout = make_layout(chunked_job());
+  ASSERT_TRUE(layout.is_ok()) << layout.status().message();
+  EXPECT_EQ(layout.value().replica(0).stage_layers, (std::vector<int>{3, 2, 1, 1}));
+  EXPECT_EQ(layout.value().replica(0).chunks, 2);
+  EXPECT_EQ(layout.value().replica(0).stages(), 2);
+  EXPECT_EQ(layout.value().replica(1).stage_layers, (std::vector<int>{4, 3}));
+  EXPECT_EQ(layout.value().replica(1).chunks, 1);
+}
+
+TEST(LayoutFlagsTest, EvenSplitOverChunks) {
+  LayoutFlags flags;
+  flags.world_size = 2;
+  flags.num_layers = 12;
+  flags.pipeline_model_parallel_size = 2;
+  flags.micro_batch_size = 1;
+  flags.layers_per_virtual_stage = 2;
+  LayoutFlags by_count = flags;
+  by_count.layers_per_virtual_stage.reset();
+  by_count.virtual_stages_per_rank = {3};
+  for (const LayoutFlags& given : {flags, by_count}) {
+    const Result<Layout> layout = make_layout(given);
+    ASSERT_TRUE(layout.is_ok()) << layout.status().message();
+    EXPECT_EQ(layout.value().replica(0).chunks, 3);
+    EXPECT_EQ(layout.value().replica(0).stage_layers, (std::vector<int>{2, 2, 2, 2, 2, 2}));
+  }
+}
+
+TEST(LayoutFlagsTest, WrongChunksAreNamed) {
+  LayoutFlags flags = chunked_job();
+  flags.hetero_pipeline_stages[0].pop_back();
+  EXPECT_THAT(error_of(flags), HasSubstr("of replica 0: 1 stages of 2 chunks are announced at value 4, but 1 "
+                                         "layer counts follow: 1 short"));
+  flags = chunked_job();
+  flags.virtual_stages_per_rank = {2, 1, 1};
+  EXPECT_THAT(error_of(flags), HasSubstr("3 numbers, expected one for all replicas, or one for each "
+                                         "--hetero-pipeline-stages, which is given 2 times"));
+  flags.virtual_stages_per_rank.clear();
+  flags.layers_per_virtual_stage = 1;
+  EXPECT_THAT(error_of(flags), HasSubstr("exclude each other"));
+  flags.hetero_pipeline_stages.clear();
+  flags.pipeline_model_parallel_size = 1;
+  flags.layers_per_virtual_stage = 2;
+  EXPECT_THAT(error_of(flags),
+              HasSubstr("--num-layers-per-virtual-pipeline-stage 2: a stage has 7 layers, which "
+                        "is no multiple: 1 left over"));
+}
+
 TEST(LayoutFlagsTest, GlobalBatchDefaultsToOneMicroBatchEach) {
   LayoutFlags flags;
   flags.world_size = 3;

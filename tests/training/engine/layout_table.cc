@@ -14,6 +14,7 @@ std::string described(const std::vector<Replica>& replicas) {
   for (const Replica& replica : replicas) {
     text += fmt::format("{}[{}] {} x {}", text.empty() ? "" : ", ", fmt::join(replica.stage_layers, " "),
                         replica.num_micro_batches, replica.micro_batch_size);
+    if (replica.chunks > 1) text += fmt::format(" in {} chunks", replica.chunks);
   }
   return text;
 }

@@ -44,6 +44,19 @@ TEST(LayoutTest, OneStageHoldsEverything) {
   EXPECT_EQ(layout.units_of({0, 0}), (UnitRange{0, 6}));
 }
 
+// Two stages of two chunks beside one stage: the stages take turns along the model.
+TEST(LayoutTest, ChunksOfAStageAreRangesOfTheModel) {
+  const Layout layout(7, {{{1, 2, 1, 3}, 1, 2, 2}, {{7}, 1, 1}}, RankOrder::kTpPpDp);
+  ASSERT_EQ(layout.world_size(), 3);
+  EXPECT_EQ(layout.ranges_of(0), (std::vector<UnitRange>{{0, 2}, {4, 5}}));
+  EXPECT_EQ(layout.ranges_of(1), (std::vector<UnitRange>{{2, 4}, {5, 9}}));
+  EXPECT_EQ(layout.ranges_of(2), (std::vector<UnitRange>{{0, 9}}));
+  EXPECT_EQ(layout.units_of({0, 1, 1}), (UnitRange{5, 9}));
+  EXPECT_EQ(layout.owner_of(3, 0), 1);
+  EXPECT_EQ(layout.owner_of(4, 0), 0);
+  EXPECT_EQ(layout.owner_of(8, 0), 1);
+}
+
 TEST(LayoutTest, ReplicasTakeConsecutiveSamples) {
   const Layout layout = three_and_two(RankOrder::kTpPpDp);
   EXPECT_EQ(layout.first_sample(0), 0);

@@ -138,5 +138,20 @@ TEST(MixedPrecision, TypesThatDoNotGoTogetherAreRefused) {
   EXPECT_EQ(refusal(kRounded, callers), "an update of the caller's: expected parameters in fp32, found bf16");
 }
 
+TEST(MixedPrecision, ChunksOfTwoTypesAreRefused) {
+  const Layout layout(4, {Replica{{1, 1, 1, 1}, 1, 2, 2}}, RankOrder::kTpDpPp);
+  ThreadWorld world(layout);
+  FakeCompute first(kRounded, layout.units_of({0, 0, 0}));
+  FakeCompute second({}, layout.units_of({0, 0, 1}));
+  const auto messenger = world.messenger(0);
+  TrainerOptions with = rounded_run(NumberType::kFloat32);
+  with.schedule = ScheduleKind::kInterleaved;
+  const auto trainer = make_trainer(
+      layout, kRounded.vocab, ModelChunks(std::vector<StageCompute*>{&first, &second}), *messenger, with);
+  ASSERT_FALSE(trainer.is_ok());
+  EXPECT_EQ(trainer.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(trainer.status().message(), "chunk 1 has parameters in fp32: expected bf16, as chunk 0 has");
+}
+
 }  // namespace
 }  // namespace hdt::training::testing

@@ -42,13 +42,13 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
   State state;
   std::mutex mutex;
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(shape, layout, rank);
     const auto messenger = world.messenger(rank);
     TrainerOptions options = short_run();
     options.shards = shards;
     options.gradients = type;
     options.clip_gradient_norm = clip_gradient_norm;
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options);
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     const Optimizer& optimizer = *trainer.value()->optimizer();
     for (const TensorState& tensor : optimizer.tensors()) {
@@ -197,9 +197,9 @@ TEST(OptimizerState, SumsOfTheCallerTravelWithTheStep) {
   const Layout layout = layouts().front();
   ThreadWorld world(layout);
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(shape, layout, rank);
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, short_run());
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, short_run());
     ASSERT_TRUE(trainer.is_ok());
     std::vector<double> sums = {1, rank == 2 ? 1.0 : 0.0};
     ASSERT_TRUE(trainer.value()->step(0, sums).is_ok());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -34,11 +35,19 @@ TEST(OwnershipTest, BucketsFillUpFromTheEnd) {
   const std::vector<OwnerSet> sets = {{{0, 2}, {0, 3}}, {{0, 3}, {3, 4}}};
   const std::vector<size_t> sizes = {100, 10, 10, 10};
   const std::vector<Bucket> buckets = plan_buckets(
-      sets, {0, 4}, [&](int unit) { return sizes[unit]; }, 25);
+      sets, UnitRange{0, 4}.numbers(), [&](int unit) { return sizes[unit]; }, 25);
   ASSERT_EQ(buckets.size(), 3U);
   EXPECT_EQ(buckets[0].units, (UnitRange{3, 4}));  // a set of its own
   EXPECT_EQ(buckets[1].units, (UnitRange{1, 3}));
   EXPECT_EQ(buckets[2].units, (UnitRange{0, 1}));  // larger than a bucket
+}
+
+// All units of a rank, in rising order.
+std::vector<int> units_of(const Layout& layout, int rank) {
+  std::vector<int> units;
+  for (const UnitRange& range : layout.ranges_of(rank))
+    std::ranges::copy(range.numbers(), std::back_inserter(units));
+  return units;
 }
 
 std::vector<int> random_split(int layers, std::mt19937& random) {
@@ -57,7 +66,15 @@ TEST(OwnershipTest, RandomLayouts) {
   for (int round = 0; round < 200; ++round) {
     const int layers = std::uniform_int_distribution<int>(1, 12)(random);
     std::vector<Replica> replicas(std::uniform_int_distribution<int>(1, 5)(random));
-    for (Replica& replica : replicas) replica.stage_layers = random_split(layers, random);
+    for (Replica& replica : replicas) {
+      replica.stage_layers = random_split(layers, random);
+      // Chunks where the number of virtual stages allows at least two stages.
+      const int parts = replica.virtual_stages();
+      for (int chunks = 2; chunks <= parts / 2; ++chunks) {
+        if (parts % chunks == 0 && std::uniform_int_distribution<int>(0, 1)(random) == 0)
+          replica.chunks = chunks;
+      }
+    }
     const Layout layout(layers, replicas, round % 2 == 0 ? RankOrder::kTpPpDp : RankOrder::kTpDpPp);
     const std::vector<OwnerSet> sets = owner_sets(layout);
 
@@ -69,7 +86,7 @@ TEST(OwnershipTest, RandomLayouts) {
       ASSERT_EQ(set.ranks.size(), replicas.size());
       for (int unit = set.units.first; unit < set.units.end; ++unit) {
         for (int r = 0; r < layout.num_replicas(); ++r) {
-          EXPECT_TRUE(layout.units_of(layout.position_of(set.ranks[r])).contains(unit));
+          EXPECT_TRUE(std::ranges::binary_search(units_of(layout, set.ranks[r]), unit));
         }
       }
     }
@@ -93,8 +110,7 @@ TEST(OwnershipTest, RandomLayouts) {
       for (const int rank : sets[s].ranks) {
         std::vector<int> plan;
         for (const Bucket& bucket : plan_buckets(
-                 sets, layout.units_of(layout.position_of(rank)),
-                 [](int unit) { return 50 + 30 * (unit % 3); }, limit)) {
+                 sets, units_of(layout, rank), [](int unit) { return 50 + 30 * (unit % 3); }, limit)) {
           if (bucket.owner_set == s) plan.insert(plan.end(), {bucket.units.first, bucket.units.end});
         }
         plans.insert(plan);

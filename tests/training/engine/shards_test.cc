@@ -72,9 +72,9 @@ TEST(PlanShards, OwnersPlanOneCut) {
     // By first unit: how many elements of the bucket each rank updates, and the counts as all know them.
     std::map<int, std::vector<BucketShards>> cut;
     for (int rank = 0; rank < layout.world_size(); ++rank) {
-      FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+      const FakeChunks chunks(FakeShape(), layout, rank);
       const auto messenger = world.messenger(rank);
-      const Result<UnitMemory> memory = UnitMemory::create(compute, *messenger);
+      const Result<UnitMemory> memory = UnitMemory::create(chunks.computes(), *messenger);
       ASSERT_TRUE(memory.is_ok());
       for (const BucketShards& shards : plan_shards(sets, memory.value(), rank, limit, options)) {
         const OwnerSet& set = sets[shards.bucket.owner_set];

@@ -30,10 +30,10 @@ inline void synthetic_sample(int vocab, int64_t step, int64_t index, std::span<i
 // A trainer of synthetic samples. `offset` is added to the index of each, for ranks that shall read wrong
 // ones.
 inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, int64_t vocab,
-                                                     StageCompute& compute, Messenger& messenger,
+                                                     const ModelChunks& chunks, Messenger& messenger,
                                                      const TrainerOptions& options, int64_t offset = 0) {
   return Trainer::create(
-      layout, compute, messenger,
+      layout, chunks, messenger,
       [vocab, offset](int64_t step, int64_t index, std::span<int64_t> tokens) {
         synthetic_sample(static_cast<int>(vocab), step, index + offset, tokens);
       },
@@ -63,11 +63,11 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
   for (auto& units : result.parameters) units.resize(layout.num_units());
   run_ranks(layout.world_size(), [&](int rank) {
     const Position position = layout.position_of(rank);
-    FakeCompute compute(shape, layout.units_of(position));
+    FakeChunks chunks(shape, layout, rank);
     auto messenger = world.messenger(rank);
     if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
     const int64_t offset = sabotage.sample_offset ? sabotage.sample_offset(rank) : 0;
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options, offset);
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, options, offset);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int64_t step = 0; step < steps; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);
@@ -76,10 +76,11 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
     }
     ASSERT_TRUE(trainer.value()->settle().is_ok());
     const Replica& replica = layout.replica(position.replica);
-    EXPECT_LE(compute.greatest_in_flight(),
-              most_in_flight(options.schedule, replica.stages(), position.stage, replica.num_micro_batches));
+    EXPECT_LE(chunks.greatest_in_flight(),
+              most_in_flight(steps_of(options.schedule, replica.stages(), position.stage,
+                                      replica.num_micro_batches, replica.chunks)));
     result.state_elements[rank] = trainer.value()->optimizer()->state_elements();
-    for (int unit = compute.units().first; unit < compute.units().end; ++unit) {
+    for (const int unit : trainer.value()->memory().units()) {
       const TypedSpan final = trainer.value()->memory().parameters(unit);
       std::vector<float>& parameters = result.parameters[position.replica][unit];
       parameters.resize(final.size());

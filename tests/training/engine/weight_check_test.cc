@@ -42,11 +42,12 @@ std::vector<std::optional<WeightDifference>> check(const Layout& layout, int ste
   TrainerOptions options;
   options.learning_rate = {.peak = 0.02, .minimum = 0.02, .warmup_steps = 0, .total_steps = 10};
   options.shards = shards;
+  options.schedule = ScheduleKind::kInterleaved;  // 1F1B where a stage has one chunk
   run_ranks(layout.world_size(), [&](int rank) {
-    FakeCompute compute(FakeShape(), layout.units_of(layout.position_of(rank)));
+    const FakeChunks chunks(FakeShape(), layout, rank);
     auto messenger = world.messenger(rank);
     if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
-    auto trainer = make_trainer(layout, FakeShape().vocab, compute, *messenger, options);
+    auto trainer = make_trainer(layout, FakeShape().vocab, chunks.computes(), *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int step = 0; step < steps; ++step) ASSERT_TRUE(trainer.value()->step(step).is_ok());
     ASSERT_TRUE(trainer.value()->settle().is_ok());
@@ -59,8 +60,16 @@ std::vector<std::optional<WeightDifference>> check(const Layout& layout, int ste
   return found;
 }
 
+// The table's, and one with two chunks beside one.
+std::vector<NamedLayout> checked_layouts() {
+  std::vector<NamedLayout> layouts = layout_table();
+  layouts.push_back(
+      {"two chunks beside one", Layout(4, {{{1, 1, 1, 1}, 2, 4, 2}, {{3, 1}, 2, 2}}, RankOrder::kTpDpPp)});
+  return layouts;
+}
+
 TEST(WeightCheck, ReplicasOfOneModelAreTheSame) {
-  for (const NamedLayout& named : layout_table()) {
+  for (const NamedLayout& named : checked_layouts()) {
     SCOPED_TRACE(named.name);
     for (const auto& result : check(named.layout, 2, {})) EXPECT_FALSE(result.has_value());
   }
@@ -70,13 +79,13 @@ TEST(WeightCheck, OneBitIsFoundWithItsTensorAndRank) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "HDT_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  for (const NamedLayout& named : layout_table()) {
+  for (const NamedLayout& named : checked_layouts()) {
     const Layout& layout = named.layout;
     if (layout.num_replicas() < 2) continue;
     Flip change;
     change.rank = static_cast<int>(random() % layout.world_size());
-    const Position position = layout.position_of(change.rank);
-    const UnitRange units = layout.units_of(position);
+    const std::vector<UnitRange> ranges = layout.ranges_of(change.rank);
+    const UnitRange units = ranges[random() % ranges.size()];
     change.unit = units.first + static_cast<int>(random() % units.size());
     const std::vector<TensorInfo> tensors = FakeCompute(FakeShape(), units).tensors(change.unit);
     change.tensor = random() % tensors.size();

@@ -33,6 +33,10 @@ const std::string kPlanProgram = HDT_PLAN;
 const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
 const std::string kStages =
     " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2";
+// The first replica has two chunks of the model on each of its stages, the second one has one.
+const std::string kInterleaved =
+    " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 1 1 1 1 1 --hetero-pipeline-stages 2 3 1"
+    " --schedule interleaved --num-virtual-stages-per-pipeline-rank 2 1";
 
 class JobTest : public ::testing::Test {
  protected:
@@ -55,9 +59,10 @@ class JobTest : public ::testing::Test {
   }
 
   void expect_equal_losses(const std::string& split, int global_batch,
-                           std::string (*place)(const std::string&) = on_one_node) {
+                           std::string (*place)(const std::string&) = on_one_node,
+                           const std::string& stages = kStages) {
     const ProgramResult four = run_program(
-        place(kModel + kFiftySteps + kStages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
+        place(kModel + kFiftySteps + stages + split + " --loss-log " + scratch_.path("four")), kTimeLimit);
     ASSERT_EQ(four.exit_status, 0) << four.output;
     expect_losses_of_one_process(global_batch);
   }
@@ -101,22 +106,34 @@ TEST_F(JobTest, WithUnequalShardsOverTwoNodesAsWell) {
       12, on_two_nodes);
 }
 
-// Unequal ranks in bf16 are one process in bf16 and are not far from fp32. The state that they write is one
-// of fp32, from which a run in fp32 goes on.
+TEST_F(JobTest, InterleavedOverTwoNodesAsWell) {
+  expect_equal_losses(
+      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
+      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
+      "10 "
+      "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
+      12, on_two_nodes, kInterleaved);
+}
+
+// Unequal ranks in bf16 are one process in bf16 and are not far from fp32, also with several chunks of the
+// model. The state that they write is one of fp32, from which a run in fp32 goes on.
 TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
   const std::string arguments =
-      kModel + " --lr 3e-3" + kStages +
+      kModel + " --lr 3e-3" +
       " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
       "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
       "5 "
-      "--save " +
-      scratch_.path("save");
-  const ProgramResult four =
-      run_program(on_two_nodes(arguments + " --train-iters 20 --bf16 --grad-reduce-in-bf16 --loss-log " +
-                               scratch_.path("four")),
-                  kTimeLimit);
-  ASSERT_EQ(four.exit_status, 0) << four.output;
-  EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
+      "--save ";
+  const auto losses_of_four = [&](const std::string& stages) {
+    const std::string folder = stages == kStages ? "save" : "save-interleaved";
+    const ProgramResult four = run_program(
+        on_two_nodes(arguments + scratch_.path(folder) + stages +
+                     " --train-iters 20 --bf16 --grad-reduce-in-bf16 --loss-log " + scratch_.path("four")),
+        kTimeLimit);
+    EXPECT_EQ(four.exit_status, 0) << four.output;
+    EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
+    return read_losses(scratch_.path("four"));
+  };
   const auto losses_of_one = [&](const std::string& type) {
     const ProgramResult one =
         run_program(kProgram + kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
@@ -125,17 +142,24 @@ TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
     EXPECT_EQ(one.exit_status, 0) << one.output;
     return read_losses(scratch_.path("one"));
   };
-  const std::vector<double> of_four = read_losses(scratch_.path("four"));
+  const std::vector<double> of_four = losses_of_four(kStages);
+  const std::vector<double> of_chunks = losses_of_four(kInterleaved);
   ASSERT_EQ(of_four.size(), 20U);
+  ASSERT_EQ(of_chunks.size(), 20U);
   for (const char* type : {" --bf16 --grad-reduce-in-bf16", " --bf16 --schedule zero-bubble", ""}) {
     const std::vector<double> of_one = losses_of_one(type);
     ASSERT_EQ(of_one.size(), 20U) << type;
-    for (size_t step = 0; step < of_one.size(); ++step)
+    for (size_t step = 0; step < of_one.size(); ++step) {
       EXPECT_NEAR(of_four[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
+      EXPECT_NEAR(of_chunks[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
+    }
     EXPECT_LT(of_one.back(), 0.85 * of_one.front());
   }
+  // The state of the chunks goes on without chunks.
   const ProgramResult further =
-      run_program(on_one_node(arguments + " --train-iters 25 --load " + scratch_.path("save")), kTimeLimit);
+      run_program(on_one_node(arguments + scratch_.path("further") + kStages + " --train-iters 25 --load " +
+                              scratch_.path("save-interleaved")),
+                  kTimeLimit);
   ASSERT_EQ(further.exit_status, 0) << further.output;
   EXPECT_THAT(further.output, HasSubstr("after step 20"));
   EXPECT_THAT(further.output, HasSubstr("parameters and activations fp32"));

@@ -32,8 +32,12 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                  "--hidden-size: '064' given; expected a whole number");
   expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
   expect_refused(train(kText + " --slow-down 1 nan"), 2, "--slow-down: factor nan given");
-  expect_refused(train(kText + " --schedule 1F1B"), 2,
-                 "--schedule: '1F1B' given, expected gpipe, 1f1b, 1f1b-lockstep or zero-bubble");
+  expect_refused(
+      train(kText + " --schedule 1F1B"), 2,
+      "--schedule: '1F1B' given, expected gpipe, 1f1b, 1f1b-lockstep or zero-bubble, or interleaved");
+  expect_refused(train(kText + " --micro-batch-size 1 --schedule interleaved"), 2,
+                 "--schedule interleaved: every stage has one chunk of the model, expected several: give "
+                 "--num-virtual-stages-per-pipeline-rank 2, or use --schedule 1f1b");
   expect_refused(train(" --profile p --profile-device a:nan"), 2, "--profile-device: 'a:nan' given");
 }
 

@@ -58,8 +58,9 @@ std::vector<Reduction> plan_reductions(const PredictionInputs& inputs, const Pla
     const auto& [degree, bytes] = *inputs.model.unit(unit).parameter_bytes.begin();
     return static_cast<size_t>(bytes) * static_cast<size_t>(degree);
   };
-  const std::vector<training::Bucket> buckets = training::plan_buckets(
-      sets, {0, layout.num_units()}, unit_bytes, static_cast<size_t>(plan.runtime.bucket_bytes));
+  const std::vector<training::Bucket> buckets =
+      training::plan_buckets(sets, training::UnitRange{0, layout.num_units()}.numbers(), unit_bytes,
+                             static_cast<size_t>(plan.runtime.bucket_bytes));
   for (const training::Bucket& bucket : buckets)
     reductions.push_back(reduction_of(inputs, plan, layout, ranges[bucket.owner_set], bucket.units));
   return reductions;
