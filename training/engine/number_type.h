@@ -48,6 +48,20 @@ concept Element = requires {
   NumberTypeOf<T>::value;
 };
 
+// A pointer to the elements of a range, as a span of `Byte` (std::byte or const std::byte) keeps it.
+template <typename Range, typename Byte>
+using ElementPointer = std::conditional_t<std::is_const_v<Byte>, const std::ranges::range_value_t<Range>*,
+                                          std::ranges::range_value_t<Range>*>;
+// A range that a span of `Byte` can be of: one that may be written, or any where the span is only read.
+template <typename Range, typename Byte>
+concept ElementsFor = std::ranges::contiguous_range<Range> && Element<std::ranges::range_value_t<Range>> &&
+    requires(Range& range, ElementPointer<Range, Byte>& pointer) {
+  pointer = std::ranges::data(range);
+};
+// The bytes of a span that another one of `Byte`, which only reads, can be made of.
+template <typename Other, typename Byte>
+concept WritableFor = std::is_const_v<Byte> && std::is_same_v<Other, std::byte>;
+
 // Throws std::logic_error: memory of type `is` was used as `wanted`.
 [[noreturn]] void throw_wrong_type(NumberType is, NumberType wanted);
 
@@ -63,17 +77,16 @@ class BasicTypedSpan {
   BasicTypedSpan(NumberType type, Byte* data, size_t elements)
       : data_(data), elements_(elements), type_(type) {}
   // Elements of a C++ type: a vector, an array, a std::span.
-  template <std::ranges::contiguous_range Range>
-  requires Element<std::ranges::range_value_t<Range>> &&
-      std::is_convertible_v < decltype(std::ranges::data(std::declval<Range&>())),
-      Like<std::ranges::range_value_t<Range>>
-  * > BasicTypedSpan(Range&& range)  // NOLINT(google-explicit-constructor): as std::span's
+  template <ElementsFor<Byte> Range>
+  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): as std::span's
+  BasicTypedSpan(Range&& range)
       : data_(reinterpret_cast<Byte*>(std::ranges::data(range))),
-  elements_(std::ranges::size(range)), type_(NumberTypeOf<std::ranges::range_value_t<Range>>::value) {}
+        elements_(std::ranges::size(range)),
+        type_(NumberTypeOf<std::ranges::range_value_t<Range>>::value) {}
   // Memory that may be written can be read.
-  template <typename Other>
-  requires std::is_const_v<Byte> && std::is_same_v<Other, std::byte> BasicTypedSpan(
-      const BasicTypedSpan<Other>& other)  // NOLINT(google-explicit-constructor)
+  template <WritableFor<Byte> Other>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  BasicTypedSpan(const BasicTypedSpan<Other>& other)
       : data_(other.data()), elements_(other.size()), type_(other.type()) {}
 
   NumberType type() const { return type_; }
