@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <ranges>
 
 namespace hdt::training {
 
@@ -64,7 +63,8 @@ std::vector<Bucket> plan_buckets(const std::vector<OwnerSet>& sets, std::span<co
                                  const std::function<size_t(int unit)>& unit_elements, size_t most_elements) {
   std::vector<Bucket> buckets;
   size_t elements = 0;
-  for (const int unit : std::views::reverse(units)) {
+  for (size_t left = units.size(); left > 0; --left) {
+    const int unit = units[left - 1];
     int set = 0;
     while (!sets[set].units.contains(unit)) ++set;
     const size_t more = unit_elements(unit);
