@@ -131,7 +131,9 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
 
 TEST_F(TomlFiles, BandwidthPointsIncrease) {
   const std::string good = to_toml(example_profile());
-  for (const char* bad : {"[]", "[[1, 2], [1, 3]]", "[[0, 2]]", "[[1, -2]]", "[[1]]", "5"}) {
+  for (const char* bad : {"[]", "[[1, 2], [1, 3]]", "[[0, 2]]", "[[1, -2]]", "[[1]]", "5", "[['1', 2]]",
+                          // No double is this integer.
+                          "[[2888888888888888889, 2]]", "[[1, 9007199254740993]]"}) {
     const size_t at = good.find("bandwidth = ");
     const std::string text = good.substr(0, at) + "bandwidth = " + bad + good.substr(good.find('\n', at));
     EXPECT_THAT(reason(read_profile(file(text))), StartsWith("link 1.bandwidth: expected a list of pairs"));

@@ -11,6 +11,14 @@
 #include "training/data/mapped_file.h"
 
 namespace hdt::plan {
+namespace {
+
+// 0 for what is no number, and for an integer that no double has, such as 2^53 + 1: value() has none then.
+double number_or_0(const toml::node* node) {
+  return node->is_number() ? node->value<double>().value_or(0) : 0;
+}
+
+}  // namespace
 
 // Later errors are often consequences of the first one.
 void TomlErrors::add(const std::string& where, const std::string& reason) {
@@ -79,7 +87,7 @@ double TomlFields::number(const char* field, double otherwise, bool required) {
   if (!node) return otherwise;
   const auto value = node->is_number() ? node->value<double>() : std::nullopt;
   if (!value || !std::isfinite(*value)) {
-    fail(field, "expected a finite number");
+    fail(field, "expected a finite number that a double can hold");
     return otherwise;
   }
   return *value;
@@ -184,7 +192,7 @@ std::vector<double> TomlFields::positives(const char* field) {
   }
   // Reading stops at the first wrong entry; one message is enough for a list.
   for (const toml::node& entry : *list) {
-    const double value = entry.is_number() ? *entry.value<double>() : 0;
+    const double value = number_or_0(&entry);
     if (!(value > 0) || !std::isfinite(value)) {
       fail(field, "expected a list of positive numbers");
       return values;
@@ -207,9 +215,9 @@ std::vector<std::pair<double, double>> TomlFields::points(const char* field) {
   for (const toml::node& entry : *list) {
     const toml::array* pair = entry.as_array();
     // A pair is a list of exactly two numbers.
-    const bool two = pair && pair->size() == 2 && pair->get(0)->is_number() && pair->get(1)->is_number();
-    const double first = two ? *pair->get(0)->value<double>() : 0;
-    const double second = two ? *pair->get(1)->value<double>() : 0;
+    const bool two = pair && pair->size() == 2;
+    const double first = two ? number_or_0(pair->get(0)) : 0;
+    const double second = two ? number_or_0(pair->get(1)) : 0;
     if (!(first > 0 && second > 0) || !std::isfinite(first) || !std::isfinite(second) ||
         (!points.empty() && first <= points.back().first)) {
       fail(field, expected);
