@@ -2,18 +2,12 @@
 #include "base/available_memory.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
+
+#include "base/cgroup_files.h"
 
 namespace hdt {
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // The number behind a word that begins a line, as in "inactive_file 4096".
 std::optional<int64_t> number_behind(const std::string& word, const std::string& text) {
@@ -39,19 +33,19 @@ constexpr Files kVersion2 = {"/memory.max", "/memory.current", "inactive_file"};
 // What the limit of one folder leaves; nothing if it has none ("max", or a number that no machine has).
 std::optional<int64_t> left_in(const std::string& folder, const Files& files) {
   constexpr int64_t kNoLimit = int64_t{1} << 60;
-  std::istringstream limit_text(text_of(folder + files.limit));
-  std::istringstream usage_text(text_of(folder + files.usage));
+  std::istringstream limit_text(read_text(folder + files.limit));
+  std::istringstream usage_text(read_text(folder + files.usage));
   int64_t limit = 0;
   int64_t usage = 0;
   if (!(limit_text >> limit) || limit >= kNoLimit || !(usage_text >> usage)) return std::nullopt;
-  const int64_t droppable = number_behind(files.droppable, text_of(folder + "/memory.stat")).value_or(0);
+  const int64_t droppable = number_behind(files.droppable, read_text(folder + "/memory.stat")).value_or(0);
   return std::max<int64_t>(0, limit - usage + std::min(droppable, usage));
 }
 
 }  // namespace
 
 std::optional<int64_t> available_memory_bytes() {
-  return available_memory_bytes(text_of("/proc/meminfo"), text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
+  return available_memory_bytes(read_text("/proc/meminfo"), read_text("/proc/self/cgroup"), "/sys/fs/cgroup");
 }
 
 std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const std::string& self_cgroup,
@@ -68,14 +62,11 @@ std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const 
     const bool version_2 = controllers == ",,";
     if (!version_2 && controllers.find(",memory,") == std::string::npos) continue;
     const std::string root = version_2 ? mount : mount + "/memory";
-    // Every ancestor's limit counts. A container sees its own group as the root.
-    for (std::string path = line.substr(second + 1); !path.empty();) {
-      const auto left = left_in(root + (path == "/" ? "" : path), version_2 ? kVersion2 : kVersion1);
+    // A container sees its own group as the root.
+    for_each_ancestor(root, line.substr(second + 1), [&](const std::string& folder) {
+      const auto left = left_in(folder, version_2 ? kVersion2 : kVersion1);
       if (left) least = std::min(least.value_or(*left), *left);
-      if (path == "/") break;
-      const size_t slash = path.rfind('/');
-      path = slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
-    }
+    });
   }
   return least;
 }

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
+
+#include "base/cgroup_files.h"
 
 namespace hdt {
 namespace {
@@ -15,14 +16,6 @@ struct BitmapFree {
   void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
 };
 using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, BitmapFree>;
-
-// The whole file; empty if it cannot be read.
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // CPUs the calling process may run on; the whole machine if the system does not report them.
 Bitmap allowed_cpus(hwloc_topology* topology) {
@@ -111,7 +104,6 @@ uint64_t cache_bytes() {
   return bytes;
 }
 
-// Walks from the process's cgroup up to the root, because every ancestor's quota limits it, too.
 std::optional<double> cgroup_cpu_quota(const std::string& self_cgroup, const std::string& mount) {
   std::istringstream lines(self_cgroup);
   std::string path;
@@ -119,18 +111,14 @@ std::optional<double> cgroup_cpu_quota(const std::string& self_cgroup, const std
     if (line.starts_with("0::/")) path = line.substr(3);  // version 2's only line
   }
   std::optional<double> tightest;
-  while (!path.empty()) {
-    std::istringstream limit(read_text(mount + (path == "/" ? "" : path) + "/cpu.max"));
+  for_each_ancestor(mount, path, [&](const std::string& folder) {
+    std::istringstream limit(read_text(folder + "/cpu.max"));
     double quota = 0;
     double period = 0;
     // "max 100000" (unlimited) fails to parse as a number and is skipped.
-    if (limit >> quota >> period && quota > 0 && period > 0) {
-      tightest = tightest ? std::min(*tightest, quota / period) : quota / period;
-    }
-    if (path == "/") break;
-    const size_t slash = path.rfind('/');
-    path = slash == 0 ? "/" : path.substr(0, slash);
-  }
+    if (limit >> quota >> period && quota > 0 && period > 0)
+      tightest = std::min(tightest.value_or(quota / period), quota / period);
+  });
   return tightest;
 }
 

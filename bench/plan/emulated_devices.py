@@ -12,14 +12,13 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 
 from emulated_runs import (RUN_LIMIT_S, acceleration_ratio, cluster_toml, compute_toml, emulate,  # noqa: E402
-                           links_toml, model_toml, write)
-from rails.two_hosts import Hosts, NotPossible  # noqa: E402
+                           links_toml, measured, model_toml, read_arguments, write)
+from rails.two_hosts import Hosts  # noqa: E402
 
 SPEEDS = {"fast": 1.0, "medium": 0.6, "slow": 0.35}
 HOSTS = ["fast", "fast", "medium", "slow"]  # two devices on each
@@ -76,21 +75,11 @@ def measure(arguments, folder):
 
 
 def main():
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(root, "build", "release"), help="what was built")
     parser.add_argument("--samples", type=int, default=256, help="of a step")
-    parser.add_argument("--steps", type=int, default=5, help="of each run; the first two are not counted")
-    parser.add_argument("--rate", type=int, default=1000, help="of each host's NIC, in Mbit/s")
-    parser.add_argument("--bar", type=float, default=97.5, help="of the planned split, in percent")
-    arguments = parser.parse_args()
-    arguments.build = os.path.abspath(arguments.build)
-    with tempfile.TemporaryDirectory(prefix="hdt-emulated-") as folder:
-        try:
-            ratios = measure(arguments, folder)
-        except NotPossible as reason:
-            sys.exit(f"emulated_devices.py: {reason}")
+    arguments = read_arguments(parser, steps=5, rate=1000, bar=97.5)
+    ratios = measured(measure, arguments)
     for row, ratio in ratios.items():
         print(f"{row}: {ratio:.2f} %")
     print(f"bar of the planned split: {arguments.bar} %")

@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from processes import clean_environment, end  # noqa: E402
+from rails.two_hosts import NotPossible  # noqa: E402
 
 PORT = 18771  # where ranks meet, on host 0
 RUN_LIMIT_S = 1200
@@ -95,3 +97,25 @@ def step_seconds(output):
 def acceleration_ratio(output):
     """In percent."""
     return float(RATIO.search(output).group(1))
+
+
+def measured(measure, arguments):
+    """What measure(arguments, folder) gives, in a folder that is removed; ends the program where the machine
+    permits no hosts."""
+    with tempfile.TemporaryDirectory(prefix="hdt-emulated-") as folder:
+        try:
+            return measure(arguments, folder)
+        except NotPossible as reason:
+            sys.exit(f"{os.path.basename(sys.argv[0])}: {reason}")
+
+
+def read_arguments(parser, steps, rate, bar):
+    """Adds what both scripts have, with these defaults, and parses."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument("--build", default=os.path.join(root, "build", "release"), help="what was built")
+    parser.add_argument("--steps", type=int, default=steps, help="of each run; the first two are not counted")
+    parser.add_argument("--rate", type=int, default=rate, help="of each host's NIC, in Mbit/s")
+    parser.add_argument("--bar", type=float, default=bar, help="of what is printed last")
+    arguments = parser.parse_args()
+    arguments.build = os.path.abspath(arguments.build)
+    return arguments

@@ -12,14 +12,13 @@ both, divided by the longer one.
 import argparse
 import os
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 
-from emulated_runs import (cluster_toml, compute_toml, emulate, links_toml, model_toml,  # noqa: E402
-                           step_seconds, write)
-from rails.two_hosts import Hosts, NotPossible  # noqa: E402
+from emulated_runs import (cluster_toml, compute_toml, emulate, links_toml, measured,  # noqa: E402
+                           model_toml, read_arguments, step_seconds, write)
+from rails.two_hosts import Hosts  # noqa: E402
 
 LAYERS = 64
 MICRO_BATCHES = 64
@@ -77,20 +76,10 @@ def measure(arguments, folder):
 
 
 def main():
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(root, "build", "release"), help="what was built")
-    parser.add_argument("--steps", type=int, default=12, help="of each run; the first two are not counted")
-    parser.add_argument("--rate", type=int, default=500, help="of each host's NIC, in Mbit/s")
-    parser.add_argument("--bar", type=float, default=1.05, help="of each row")
-    arguments = parser.parse_args()
-    arguments.build = os.path.abspath(arguments.build)
-    with tempfile.TemporaryDirectory(prefix="hdt-overlap-") as folder:
-        try:
-            ratios = measure(arguments, folder)
-        except NotPossible as reason:
-            sys.exit(f"overlap.py: {reason}")
+    arguments = read_arguments(parser, steps=12, rate=500, bar=1.05)
+    ratios = measured(measure, arguments)
     print(f"bar: {arguments.bar}")
     return 0 if all(ratio <= arguments.bar for ratio in ratios.values()) else 1
 

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 // The first steps map memory and open connections; they are not counted.
 constexpr int64_t kWarmUpSteps = 2;
 
-// What a plan is emulated by.
+// The files that describe the devices and the model of a plan.
 struct Emulated {
   plan::Profile profile;
   plan::Cluster cluster;

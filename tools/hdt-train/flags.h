@@ -36,7 +36,7 @@ struct TrainFlags {
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.
   std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
-  // Of parameters and activations. The gradients' is in `trainer`.
+  // The type of parameters and activations. That of gradients is in `trainer`.
   training::NumberType type = training::NumberType::kFloat32;
   bool gradients_in_bf16 = false;  // only where `type` is bf16
   // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes

@@ -10,7 +10,7 @@
 
 namespace hdt::tools {
 
-// What the command line says, until take_learning_rate() has read it. No value: not given.
+// The values on the command line, until take_learning_rate() has read them. No value: not given.
 struct LearningRateFlags {
   std::optional<double> minimum;
   std::optional<int64_t> warmup_steps;

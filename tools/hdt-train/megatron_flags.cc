@@ -80,8 +80,8 @@ constexpr OneValue kOneValues[] = {
     {"--dataloader-type", "single"},
 };
 
-// A flag that changes what is trained, or what is left of it, and that hdt-train does not have. `arguments`:
-// how many values it takes.
+// A flag that hdt-train does not have and that changes the training or its checkpoints. `arguments` is the
+// number of its values.
 struct Missing {
   const char* name;
   int arguments;

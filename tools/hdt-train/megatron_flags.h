@@ -13,7 +13,7 @@
 
 namespace hdt::tools {
 
-// What the command line says, until take_megatron_flags() has read it.
+// The values on the command line, until take_megatron_flags() has read them.
 struct MegatronFlags {
   std::map<std::string, std::string> values;  // by flag; "" for a flag without a value
 };

@@ -20,7 +20,7 @@ struct MadeDataset {
   uint64_t tokens = 0;  // with the ends of documents
 };
 
-// What has been written so far.
+// The part that has been written so far.
 struct MakeProgress {
   uint64_t documents = 0;
   uint64_t bytes = 0;  // of the input

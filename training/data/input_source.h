@@ -31,7 +31,7 @@ class InputSource {
   virtual ~InputSource() = default;
   // Fills `batch` with what comes next; false at the end. A failure names the file.
   virtual Result<bool> next(InputBatch& batch) = 0;
-  // Of all input, for the progress that is shown.
+  // The size of all input, for the progress that is shown.
   virtual uint64_t total_bytes() const = 0;
 };
 

@@ -23,7 +23,7 @@ struct FakeShape {
   int sequence_length = 6;
   // Floats for each token that units with even numbers hand on beside `hidden`: NaN, which nobody may use.
   int padding = 0;
-  // Of parameters and activations. The computation is in fp32, and rounded where it is written.
+  // The type of parameters and activations. The computation is in fp32, and rounded where it is written.
   NumberType type = NumberType::kFloat32;
 };
 
@@ -101,7 +101,7 @@ class FakeChunks {
     }
   }
   ChunksOf<TextCompute> computes() const { return ChunksOf<TextCompute>(pointers_); }
-  // Of a chunk.
+  // The most micro-batches that any chunk has had in flight.
   int greatest_in_flight() const {
     int greatest = 0;
     for (const auto& compute : owned_) greatest = std::max(greatest, compute->greatest_in_flight());

@@ -150,7 +150,7 @@ TEST(Interleaved, ChunksInBf16MakeTheBitsOfAsManyStages) {
   }
 }
 
-// What the model makes of data without learning from it: a loss, and a text from each replica.
+// The model is used without learning: the result is a loss, and a text from each replica.
 struct Use {
   double loss = 0;
   std::vector<std::vector<int64_t>> texts;

@@ -137,8 +137,8 @@ TEST(OptimizerState, AShardedRunGoesOnWithOtherShardsOrNone) {
   }
 }
 
-// What a run reads is what it writes, to the last bit, on every layout and in every type: a state has the
-// masters, and not the parameters that were rounded from them.
+// A run reads the state that another one has written, to the last bit, on every layout and in every type: the
+// state has the masters, and not the parameters that were rounded from them.
 TEST(OptimizerState, AStateDoesNotDependOnTheTypeOfTheParameters) {
   std::vector<double> losses;
   const auto types = {NumberType::kFloat32, NumberType::kBFloat16};

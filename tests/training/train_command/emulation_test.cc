@@ -48,7 +48,7 @@ class Emulation : public ::testing::Test {
   plan::Plan plan_ = plan::example_plan();
 };
 
-// Nobody computes faster than alone: the ratio cannot exceed 100 % where memory is enough.
+// A device is no faster than alone, so the ratio cannot exceed 100 % where memory is enough.
 TEST_F(Emulation, UnequalStagesAndReplicasRunAndTheRatioIsPrinted) {
   for (const training::ScheduleKind schedule :
        {training::ScheduleKind::kOneForwardOneBackward, training::ScheduleKind::kZeroBubble}) {
