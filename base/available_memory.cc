@@ -44,6 +44,11 @@ std::optional<int64_t> left_in(const std::string& folder, const Files& files) {
 
 }  // namespace
 
+std::optional<int64_t> peak_memory_bytes() {
+  const std::optional<int64_t> kib = number_behind("VmHWM:", read_text("/proc/self/status"));
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
+}
+
 std::optional<int64_t> available_memory_bytes() {
   return available_memory_bytes(read_text("/proc/meminfo"), read_text("/proc/self/cgroup"), "/sys/fs/cgroup");
 }

@@ -1,4 +1,5 @@
-// available_memory.h: how much memory a process may still take before the kernel ends one.
+// available_memory.h: how much memory a process may still take before the kernel ends one, and how much it
+// has had at most.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,10 @@ std::optional<int64_t> available_memory_bytes();
 // and the memory controller of version 1.
 std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const std::string& self_cgroup,
                                               const std::string& mount);
+
+// The most resident memory that this process has had, in bytes (VmHWM); shared memory that it has touched
+// counts. Unlike ru_maxrss of getrusage() it knows nothing of the program that started this one. Nothing if
+// the kernel does not say. Reads /proc at each call.
+std::optional<int64_t> peak_memory_bytes();
 
 }  // namespace hdt

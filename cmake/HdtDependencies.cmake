@@ -12,6 +12,8 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 # Optional: without it models of SentencePiece are refused (training/data/sentencepiece_tokenizer.h).
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
+# Optional: without it YAML files of FlagScale are refused (training/plan/convert/yaml_values.h).
+pkg_check_modules(YAML IMPORTED_TARGET yaml-0.1)
 find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 find_path(PMIX_INCLUDE_DIR pmix.h PATHS /usr/lib/x86_64-linux-gnu/pmix2/include)
 if(HDT_BUILD_TESTS)

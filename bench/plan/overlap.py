@@ -3,10 +3,10 @@
 
 Two emulated devices (hdt-train --emulate) on two hosts with a NIC of a given rate each. Two rows: the
 reduction of gradients under the backward (two replicas of one stage, one micro-batch), and transfers
-between stages under computation (two stages, many micro-batches). Each is run three times: with computation
-that takes no time, which measures the communication; with messages of no size, which measures the
-computation; and with both, once the computation is as long as the communication was. Prints the step with
-both, divided by the longer one.
+between stages under computation (two stages, many micro-batches, --schedule). Each is run three times: with
+computation that takes no time, which measures the communication; with messages of no size, which measures
+the computation; and with both, once the computation is as long as the communication was. Prints the step
+with both, divided by the longer one.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from emulated_runs import (cluster_toml, compute_toml, emulate, links_toml, meas
                            model_toml, read_arguments, step_seconds, write)
 from rails.two_hosts import Hosts  # noqa: E402
 
+ROWS = ["gradients", "transfers"]
 LAYERS = 64
 MICRO_BATCHES = 64
 MIB = 1 << 20
@@ -28,9 +29,9 @@ NO_TIME = 1e-9
 BUCKET_BYTES = MIB
 
 
-def plan_toml(replicas, micro_batches, stages):
+def plan_toml(schedule, replicas, micro_batches, stages):
     """replicas: hosts of the stages of each."""
-    text = f'schedule = "1f1b"\nreduction = "hdt"\nbucket_bytes = {BUCKET_BYTES}\n'
+    text = f'schedule = "{schedule}"\nreduction = "hdt"\nbucket_bytes = {BUCKET_BYTES}\n'
     for hosts in replicas:
         text += f"\n[[replica]]\nmicro_batch_size = 1\nmicro_batches = {micro_batches}\n"
         for host in hosts:
@@ -54,8 +55,8 @@ def run(arguments, hosts, folder, row, layer_seconds, size):
     write(folder, "cluster.toml", cluster_toml([("device", 1, 1 << 34)] * 2))
     parameters = {"embedding": SMALL_BYTES, "layer": size if gradients else SMALL_BYTES, "head": SMALL_BYTES}
     write(folder, "model.toml", model_toml(LAYERS, parameters, SMALL_BYTES if gradients else size))
-    write(folder, "plan.toml", plan_toml([[0], [1]], 1, 1) if gradients
-          else plan_toml([[0, 1]], MICRO_BATCHES, 2))
+    write(folder, "plan.toml", plan_toml("1f1b", [[0], [1]], 1, 1) if gradients
+          else plan_toml(arguments.schedule, [[0, 1]], MICRO_BATCHES, 2))
     return step_seconds(emulate(hosts, folder, "plan.toml", arguments.steps))
 
 
@@ -63,7 +64,7 @@ def measure(arguments, folder):
     """By row: the step with both, divided by the longer one."""
     ratios = {}
     with Hosts(arguments.build, folder, 2, "1", f"{arguments.rate}m") as hosts:
-        for row in ("gradients", "transfers"):
+        for row in arguments.rows:
             communication = run(arguments, hosts, folder, row, NO_TIME, MIB)
             # Activations go one way and gradients the other; both stages compute at once.
             layer_seconds = communication / (LAYERS if row == "gradients" else MICRO_BATCHES * LAYERS // 2)
@@ -78,6 +79,8 @@ def measure(arguments, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedule", default="eager-1f1b", help="of the two stages")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, help="what to measure")
     arguments = read_arguments(parser, steps=12, rate=500, bar=1.05)
     ratios = measured(measure, arguments)
     print(f"bar: {arguments.bar}")

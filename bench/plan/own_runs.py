@@ -3,9 +3,12 @@
 
 Measures a profile with `hdt-train --profile` (before and after each round of runs: the median of each figure
 counts, so that a machine that is disturbed for a while disturbs profile and runs alike), and trains a small
-model in random layouts (unequal stages and replicas, ranks of three speeds) and holds the median step against
-what `hdt-plan` predicts from that profile alone. Slow devices are emulated (--slow-down): their ranks mostly
-sleep, so that more ranks than cores do not get into each other's way.
+model in random layouts (unequal stages and replicas, ranks of three speeds, every schedule, layers whose
+attention or all is recomputed, sharded optimizer states) and holds the median step against what `hdt-plan`
+predicts from that profile alone. Slow devices are emulated (--slow-down): their ranks mostly sleep, so that
+more ranks than cores do not get into each other's way. A processor that slept is slower for a while, and how
+much so depends on what else the machine does. With --emulate ranks wait for as long as the profile says and
+compute nothing: what is left is how well schedules, messages and reductions are predicted.
 """
 
 import argparse
@@ -17,14 +20,17 @@ import subprocess
 import sys
 import tomllib
 
+import emulated_runs
+
 DEVICES = {"swift": 6, "medium": 10, "slow": 16}  # times slower than a core of this machine
 LAYERS = 6
 MODEL = ["--num-layers", str(LAYERS), "--hidden-size", "128", "--num-attention-heads", "4",
          "--ffn-hidden-size", "352", "--seq-length", "64"]
 MICRO_BATCH_SIZES = [1, 2]
+SCHEDULES = ["1f1b", "gpipe", "zero-bubble", "eager-1f1b", "interleaved", "1f1b-lockstep"]
 MOST_RANKS = 5
 SKIPPED_STEPS = 2  # buffers, caches and branch predictors warm up
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 300
 MEASURED = "measured.json"
 MPI_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -42,12 +48,37 @@ def random_layout(rng):
     return replicas
 
 
-def run(command, folder):
+def can_be_chunked(layout):
+    """Whether a replica can have two chunks on each of its stages."""
+    return any(len(stages) > 1 and count % len(stages) == 0 and all(layers > 1 for layers, _ in stages)
+               for _, count, stages in layout)
+
+
+def random_run(rng, number):
+    """A layout, and how it is run: (schedule, layers of each stage that are recomputed, whether states are
+    sharded, whether attention alone is recomputed). `number` goes through the schedules, so that none is left
+    out."""
+    schedule = SCHEDULES[number % len(SCHEDULES)]
+    layout = random_layout(rng)
+    while schedule == "interleaved" and not can_be_chunked(layout):
+        layout = random_layout(rng)
+    # A plan with a backward in two parts recomputes nothing.
+    recomputed = 0 if schedule == "zero-bubble" else rng.choice([0, 0, 1, 2])
+    sharded = len(layout) > 1 and rng.random() < .5
+    return layout, (schedule, recomputed, sharded, recomputed > 0 and number % 2 == 1)
+
+
+def ranks_of(layout):
+    return sum(len(stages) for _, _, stages in layout)
+
+
+def run(command, folder, timeout_s=RUN_TIMEOUT_S):
     done = subprocess.run(command, cwd=folder, env=dict(os.environ, **MPI_ENVIRONMENT),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=RUN_TIMEOUT_S, check=False)
+                          text=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
-        sys.exit(f"own_runs.py: {' '.join(command)}: exit status {done.returncode}\n{done.stdout}")
+        sys.exit(f"{os.path.basename(sys.argv[0])}: {' '.join(command)}: exit status {done.returncode}\n"
+                 f"{done.stdout}")
     return done.stdout
 
 
@@ -55,34 +86,35 @@ def mpirun(ranks, program):
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks), program]
 
 
-def train_flags(layout):
-    flags = ["--use-tp-pp-dp-mapping", "--micro-batch-size-per-dp"]
-    for size, _, _ in layout:
-        flags += ["1", str(size)]
-    flags += ["--num-micro-batches-per-dp"]
-    for _, count, _ in layout:
-        flags += ["1", str(count)]
-    for _, _, stages in layout:
-        flags += ["--hetero-pipeline-stages", str(len(stages))] + [str(layers) for layers, _ in stages]
-    flags += ["--slow-down"]
+def train_flags(plan, layout):
+    """`plan`: the path of its file."""
+    flags = ["--plan", plan, "--slow-down"]
     for _, _, stages in layout:
         for _, device in stages:
             flags += ["1", str(DEVICES[device])]
     return flags
 
 
-def plan_toml(layout, bucket_bytes):
-    text = f'schedule = "1f1b"\nreduction = "hdt"\nbucket_bytes = {bucket_bytes}\n'
-    for size, count, stages in layout:
+def plan_toml(layout, way, bucket_bytes=25 << 20):
+    schedule, recomputed, sharded, attention = way
+    text = f'schedule = "{schedule}"\nreduction = "hdt"\nbucket_bytes = {bucket_bytes}\n'
+    text += f"use_distributed_optimizer = {'true' if sharded else 'false'}\n"
+    for replica in layout:
+        size, count, stages = replica
+        chunked = schedule == "interleaved" and can_be_chunked([replica])
         text += f"\n[[replica]]\nmicro_batch_size = {size}\nmicro_batches = {count}\n"
         for layers, device in stages:
-            text += f'  [[replica.stage]]\n  layers = {layers}\n  node = "{device}"\n'
+            chunks = [layers - layers // 2, layers // 2] if chunked else layers
+            text += f'  [[replica.stage]]\n  layers = {chunks}\n  node = "{device}"\n'
+            if recomputed:
+                text += f"  recompute_layers = {min(recomputed, layers)}\n"
+                text += f'  recompute_granularity = "{"selective" if attention else "full"}"\n'
     return text
 
 
-def cluster_toml():
+def cluster_toml(devices=DEVICES):
     return "\n".join(f'[[node]]\nname = "{device}"\ndevice = "{device}"\ndevices = {MOST_RANKS}\n'
-                     f"memory_bytes = {1 << 34}\n" for device in DEVICES)
+                     f"memory_bytes = {1 << 34}\n" for device in devices)
 
 
 def write(folder, name, text):
@@ -90,10 +122,10 @@ def write(folder, name, text):
         out.write(text)
 
 
-def measure_profile(folder, programs):
-    run(mpirun(2, programs + "/hdt-train") + MODEL + ["--profile", folder, "--profile-device"] +
-        [f"{name}:{factor}" for name, factor in DEVICES.items()] +
-        ["--profile-micro-batch-sizes"] + [str(size) for size in MICRO_BATCH_SIZES], folder)
+def measure_profile(folder, programs, model=MODEL, devices=DEVICES, sizes=MICRO_BATCH_SIZES):
+    run(mpirun(2, programs + "/hdt-train") + model + ["--profile", folder, "--profile-device"] +
+        [f"{name}:{factor}" for name, factor in devices.items()] +
+        ["--profile-micro-batch-sizes"] + [str(size) for size in sizes], folder)
     with open(os.path.join(folder, "profile.toml"), "rb") as profile:
         return tomllib.load(profile)
 
@@ -114,20 +146,31 @@ def median_profile(profiles):
     return text
 
 
-def step_seconds(folder, programs, layout, arguments):
-    ranks = sum(len(stages) for _, _, stages in layout)
+def plan_name(index):
+    return f"layout-{index + 1}.toml"
+
+
+def step_seconds(folder, programs, index, layout, arguments):
     log = os.path.join(folder, "steps.jsonl")
-    run(mpirun(ranks, programs + "/hdt-train") + MODEL + train_flags(layout) +
-        ["--text", arguments.text, "--train-iters", str(arguments.steps), "--loss-log", log,
-         "--ddp-bucket-size", str(arguments.bucket_elements)], folder)
+    run(mpirun(ranks_of(layout), programs + "/hdt-train") + MODEL +
+        train_flags(os.path.join(folder, plan_name(index)), layout) +
+        ["--text", arguments.text, "--train-iters", str(arguments.steps), "--loss-log", log], folder)
     with open(log, encoding="utf-8") as lines:
         return [json.loads(line)["seconds"] for line in lines][SKIPPED_STEPS:]
+
+
+def emulated_step_seconds(folder, programs, index, layout, arguments):
+    """The median of a run that waits as profile.toml says, as a list of one."""
+    said = run(mpirun(ranks_of(layout), programs + "/hdt-train") +
+               ["--emulate", os.path.join(folder, "profile.toml"), "--plan",
+                os.path.join(folder, plan_name(index)), "--train-iters", str(arguments.steps)], folder)
+    return [emulated_runs.step_seconds(said)]
 
 
 def settings(arguments):
     """What makes rounds comparable."""
     return {"seed": arguments.seed, "layouts": arguments.layouts,
-            "bucket_elements": arguments.bucket_elements}
+            "bucket_elements": arguments.bucket_elements, "emulate": arguments.emulate}
 
 
 def measured_before(folder, arguments):
@@ -144,9 +187,10 @@ def measured_before(folder, arguments):
     return before["times"], before["profiles"]
 
 
-def main():
+def parser_of_runs(description):
+    """The flags of every benchmark that runs random layouts."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser = argparse.ArgumentParser(description=__doc__,
+    parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", required=True, help="where plans, profile and figures go")
     parser.add_argument("--programs", default=root + "/build/release/bin",
@@ -154,35 +198,58 @@ def main():
     parser.add_argument("--text", default=root + "/LICENSE", help="what to train on")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the layouts")
     parser.add_argument("--layouts", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=6, help="of each run")
-    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the "
-                        "other; added to those that the folder has")
-    parser.add_argument("--bucket-elements", type=int, default=1 << 18, help="--ddp-bucket-size of the runs")
-    parser.add_argument("--mean-bar", type=float, default=5, help="percent")
-    parser.add_argument("--worst-bar", type=float, default=12, help="percent")
+    return parser
+
+
+def parse(parser):
+    """The flags, the folder, which exists then, and that of the programs. Prints the seed."""
     arguments = parser.parse_args()
     folder, programs = os.path.abspath(arguments.folder), os.path.abspath(arguments.programs)
     os.makedirs(folder, exist_ok=True)
     print(f"seed {arguments.seed}", flush=True)
+    return arguments, folder, programs
+
+
+def main():
+    parser = parser_of_runs(__doc__)
+    parser.add_argument("--steps", type=int, default=6, help="of each run")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the "
+                        "other; added to those that the folder has")
+    parser.add_argument("--emulate", action="store_true", help="ranks wait as the profile says (hdt-train "
+                        "--emulate), and compute nothing")
+    parser.add_argument("--bucket-elements", type=int, default=1 << 18, help="of a bucket of gradients")
+    parser.add_argument("--mean-bar", type=float, default=5, help="percent")
+    parser.add_argument("--worst-bar", type=float, default=12, help="percent")
+    arguments, folder, programs = parse(parser)
 
     rng = random.Random(arguments.seed)
-    layouts = [random_layout(rng) for _ in range(arguments.layouts)]
+    layouts, ways = zip(*(random_run(rng, number) for number in range(arguments.layouts)))
     write(folder, "cluster.toml", cluster_toml())
+    for index, (layout, way) in enumerate(zip(layouts, ways)):
+        write(folder, plan_name(index), plan_toml(layout, way, 4 * arguments.bucket_elements))
     times, profiles = measured_before(folder, arguments)
+    take_steps = emulated_step_seconds if arguments.emulate else step_seconds
+    if arguments.emulate:
+        # All ranks wait for what one profile says, in every round.
+        profiles = profiles or [measure_profile(folder, programs)]
+        write(folder, "profile.toml", median_profile(profiles))
     for turn in range(arguments.rounds):
-        profiles.append(measure_profile(folder, programs))
+        if not arguments.emulate:
+            profiles.append(measure_profile(folder, programs))
         for index, layout in enumerate(layouts):
-            times[index] += step_seconds(folder, programs, layout, arguments)
-            print(f"round {turn + 1}, layout {index + 1}: median {statistics.median(times[index]):.4f} s",
-                  flush=True)
-        profiles.append(measure_profile(folder, programs))
+            schedule, recomputed, sharded, attention = ways[index]
+            times[index] += take_steps(folder, programs, index, layout, arguments)
+            print(f"round {turn + 1}, layout {index + 1} ({schedule}, {recomputed} recomputed"
+                  f"{' (attention)' if attention else ''}{', sharded' if sharded else ''}): "
+                  f"median {statistics.median(times[index]):.4f} s", flush=True)
+        if not arguments.emulate:
+            profiles.append(measure_profile(folder, programs))
         write(folder, MEASURED,
               json.dumps({"settings": settings(arguments), "times": times, "profiles": profiles}))
     write(folder, "profile.toml", median_profile(profiles))
     runs = 'name = "own-runs"\n'
-    for index, layout in enumerate(layouts):
-        write(folder, f"layout-{index + 1}.toml", plan_toml(layout, 4 * arguments.bucket_elements))
-        runs += (f'\n[[run]]\nname = "{index + 1}"\nplan = "layout-{index + 1}.toml"\n'
+    for index in range(len(layouts)):
+        runs += (f'\n[[run]]\nname = "{index + 1}"\nplan = "{plan_name(index)}"\n'
                  f"step_seconds = {statistics.median(times[index])}\n")
     write(folder, "runs.toml", runs)
     validate = [programs + "/hdt-plan", "validate", "runs.toml", "-p", "profile.toml", "-c", "cluster.toml",

@@ -8,6 +8,7 @@
 
 #include "base/hmac.h"
 #include "base/join.h"
+#include "base/log.h"
 #include "base/saturate.h"
 #include "daemon/protocol/facts.h"
 
@@ -272,6 +273,26 @@ void Rendezvous::erase(const std::vector<GroupKey>& over) {
   for (const GroupKey& key : over) groups_.erase(key);
 }
 
+std::set<uint32_t> Rendezvous::missing_ranks(const Group& group) {
+  std::set<uint32_t> missing;
+  for (uint32_t rank = 0; rank < group.ranks; ++rank) {
+    if (!group.members.contains(rank)) missing.insert(rank);
+  }
+  return missing;
+}
+
+void Rendezvous::remind() {
+  for (auto& [key, group] : groups_) {
+    if (!group.reminder.expired()) continue;
+    const std::set<uint32_t> missing = missing_ranks(group);
+    group.reminder = missing.empty() ? Deadline::never() : Deadline::after_ms(kReminderMs);
+    if (missing.empty()) continue;
+    HDT_LOG_WARN("making a group of {} ranks (class {}): rank {} did not join yet; they have {} s left",
+                 group.ranks, group.group_class, join_first(missing, kNamedMissing),
+                 group.deadline.remaining_ns() / kNsPerSecond);
+  }
+}
+
 // First a group that has settled, which is made now; then those whose ranks did not all come in time.
 std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   // One group each time, so that an exception for the next one does not lose these replies. next_time()
@@ -279,6 +300,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   for (auto& [key, group] : groups_) {
     if (group.settled.expired()) return complete(GroupKey(key), group);
   }
+  remind();
   std::vector<Reply> replies;
   std::vector<GroupKey> over;
   for (const auto& [key, group] : groups_) {
@@ -286,10 +308,7 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
     over.push_back(key);
     // Its nodes have deadlines of their own, and have failed the group by now if they had to.
     if (group.complete) continue;
-    std::set<uint32_t> missing;
-    for (uint32_t rank = 0; rank < group.ranks; ++rank) {
-      if (!group.members.contains(rank)) missing.insert(rank);
-    }
+    const std::set<uint32_t> missing = missing_ranks(group);
     const std::string hint =
         group.meeting == ipc::Meeting::kAddress
             ? "; ranks of different users meet at an address only if all have the same HDT_JOB_SECRET"
@@ -304,11 +323,11 @@ std::vector<Rendezvous::Reply> Rendezvous::on_time() {
   return replies;
 }
 
-// A group in state 2 has both times; what is never is later than any other.
+// A time that a group does not have is "never", which is later than any other.
 std::optional<Deadline> Rendezvous::next_time() const {
   std::optional<Deadline> next;
   for (const auto& [key, group] : groups_) {
-    const Deadline time = Deadline::earlier(group.deadline, group.settled);
+    const Deadline time = Deadline::earlier(Deadline::earlier(group.deadline, group.settled), group.reminder);
     next = next ? Deadline::earlier(*next, time) : time;
   }
   return next;

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -47,7 +48,8 @@ class Rendezvous {
   // node has reported success already.
   std::vector<Reply> on_closed(ChannelId channel);
   // Completes one group that has settled, if there is one; otherwise refuses the groups whose deadline
-  // has passed: all who have joined learn which ranks are missing.
+  // has passed: all who have joined learn which ranks are missing. Logs every 10 s for which ranks a group
+  // waits: in a job without a daemon of the node's, rank 0's user sees that.
   std::vector<Reply> on_time();
   // When on_time() has something to do next; nothing if there are no groups.
   std::optional<Deadline> next_time() const;
@@ -62,6 +64,7 @@ class Rendezvous {
   }
 
  private:
+  static constexpr int64_t kReminderMs = 10'000;
   // A rank that has joined, and the connection of its node.
   struct Member {
     ChannelId channel;
@@ -77,6 +80,8 @@ class Rendezvous {
     std::map<ChannelId, bool> nodes;
     // when the group is given up
     Deadline deadline = Deadline::never();
+    // in state 1: when the missing ranks are logged next
+    Deadline reminder = Deadline::after_ms(kReminderMs);
     // in state 2: when it is complete
     Deadline settled = Deadline::never();
     // state 3
@@ -86,6 +91,9 @@ class Rendezvous {
   };
   // Erases the groups with these keys.
   void erase(const std::vector<GroupKey>& over);
+  static std::set<uint32_t> missing_ranks(const Group& group);
+  // Logs the ranks that are missing where it is time to.
+  void remind();
   // Whether a rank of the group has joined on this connection.
   static bool has_joined(const Group& group, ChannelId channel);
   // State 2 (or 1) to state 3: draws the secret and returns the Membership for each node.

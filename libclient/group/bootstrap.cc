@@ -431,10 +431,11 @@ Result<std::shared_ptr<Communicator>> split(Communicator& parent, int color, int
 }
 
 // The parent may have failed, so nothing is asked of its members. It has been known since it was made
-// who they are and where their daemons can be met; the key is a hash of the parent's secret, the number of
-// earlier shrinks, and the excluded ranks, in which all callers agree.
+// who they are and where their daemons can be met; the key is a hash of the parent's secret, the excluded
+// ranks, in which all callers agree, and the number of earlier shrinks without the same ones.
 Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, std::span<const int> excluded,
                                              const hdtCommConfig_t* config) {
+  std::atomic<uint64_t>* shrinks = nullptr;
   const auto prepare = [&](Session& session) -> Result<Ready> {
     const auto wishes = wishes_of_child(parent, config);
     if (!wishes.is_ok()) return wishes.status();
@@ -443,10 +444,10 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, std::span<con
     for (const int rank : excluded) leaves[static_cast<size_t>(rank)] = true;
     std::vector<uint32_t> members;
     // The list is sorted and without duplicates, whatever the caller's order was.
-    std::string text = "without";
+    std::string without = "without";
     for (uint32_t rank = 0; rank < from.ranks; ++rank) {
       if (leaves[rank]) {
-        text += " " + std::to_string(rank);
+        without += " " + std::to_string(rank);
       } else {
         members.push_back(rank);
       }
@@ -462,13 +463,14 @@ Result<std::shared_ptr<Communicator>> shrink(Communicator& parent, std::span<con
       if (!address.is_ok()) return address.status();
       rendezvous = address.take();
     }
-    return ready_for(parent, members, "shrink " + std::to_string(parent.shrinks()) + " " + text, rendezvous,
+    shrinks = &parent.shrinks(without);
+    return ready_for(parent, members, "shrink " + std::to_string(*shrinks) + " " + without, rendezvous,
                      wishes.value(), ipc::Meeting::kAgain);
   };
   auto made = meet([&]() -> Result<std::shared_ptr<Session>> { return parent.session(); }, prepare);
   // A failed attempt is not counted: ranks that repeat the call compute the same key as ranks that make
   // it for the first time. Meeting::kAgain allows a key to be used again.
-  if (made.is_ok()) parent.shrunk();
+  if (made.is_ok()) ++*shrinks;
   return made;
 }
 

@@ -283,6 +283,11 @@ void Communicator::set_timeout(int64_t ms) {
   if (deterministic_ != nullptr) deterministic_->set_timeout(ms);
 }
 
+std::atomic<uint64_t>& Communicator::shrinks(const std::string& without) {
+  const std::lock_guard lock(shrinks_mutex_);
+  return shrinks_[without];
+}
+
 Result<std::shared_ptr<Operation>> Communicator::collective(const ipc::Call& call, const void* send,
                                                             void* recv) {
   // Such a call is not in the queue: its own thread moves it, and waiters sleep until it rings.

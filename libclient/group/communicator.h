@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,10 +77,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The number of splits made of this group so far, which is then counted up. The same on all ranks, as
   // splits are collective.
   uint64_t next_split() { return splits_++; }
-  // The number of smaller groups that were made of this one by hdtCommShrink: the same on all their
-  // members.
-  uint64_t shrinks() const { return shrinks_; }
-  void shrunk() { ++shrinks_; }
+  // The number of smaller groups that were made of this one by hdtCommShrink with the same ranks left out,
+  // which `without` names; the caller counts it up. The same on all their members, of which some may have
+  // made groups without others. Valid as long as this object: whoever asks before it makes a group needs no
+  // memory to count it.
+  std::atomic<uint64_t>& shrinks(const std::string& without);
 
   // Submits a collective and does what can be done at once. The call must be valid (api/submit.h checks
   // it), and the buffers must stay until the operation is complete. Fails with the group's failure, or
@@ -197,7 +199,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Threads that wait in this communicator and so make progress for all operations.
   std::atomic<int> waiters_{0};
   std::atomic<uint64_t> splits_{0};
-  std::atomic<uint64_t> shrinks_{0};
+  std::mutex shrinks_mutex_;
+  std::map<std::string, std::atomic<uint64_t>> shrinks_;  // guarded by shrinks_mutex_, the counts are not
   // The number of this group in the session's list; 0: it is not in it.
   uint64_t watch_ = 0;
   bool departed_ = true;  // false while the rank has its seat

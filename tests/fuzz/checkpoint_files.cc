@@ -26,6 +26,11 @@ bool take_header(Choices input) {
     HDT_HOLDS(training::element_count(entry.shape, entry.dtype) == entry.elements);
     HDT_HOLDS(entry.end - entry.begin == entry.elements * training::dtype_bytes(entry.dtype));
     bytes += entry.end - entry.begin;
+    // The types that models are trained in have the same size in memory and in files.
+    if (const auto type = training::number_type_of(entry.dtype)) {
+      HDT_HOLDS(training::dtype_of(*type) == entry.dtype);
+      HDT_HOLDS(training::bytes_of(*type) == training::dtype_bytes(entry.dtype));
+    }
   }
   HDT_HOLDS(bytes == data_bytes);
   // A header that was read is written as one that reads as the same.
@@ -207,6 +212,12 @@ std::vector<Bytes> spoilt() {
   change(1, state, "\"w\"", {"\"\""});
   change(1, state, "\"sha256\": \"a", {"\"sha256\": \"", "\"x\": \""});
   change(1, state, "\"shard\"", {"\"x\""});
+  change(
+      1, state, "\"settings\"",
+      {R"("loss_scale": {"scale": 0.5, "good_steps": 9, "hysteresis_left": 0, "skipped_steps": 7}, "settings")",
+       R"("loss_scale": {"scale": -1, "good_steps": 3, "hysteresis_left": 0, "skipped_steps": 7}, "settings")",
+       R"("loss_scale": {"scale": 2, "good_steps": 3, "hysteresis_left": 0, "skipped_steps": 8}, "settings")",
+       R"("loss_scale": {"scale": "2"}, "settings")", R"("loss_scale": 2, "settings")"});
   const std::string summary = summary_text();
   change(2, summary, "\"rank\":1", {"\"rank\":4294967296", "\"x\":1"});
   change(2, summary, "\"step\":7", {"\"step\":true"});

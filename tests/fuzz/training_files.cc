@@ -113,6 +113,8 @@ Bytes text_seed(uint8_t first, const std::string& text) {
 
 constexpr char kModel[] = R"(name = "llama"
 state_factor = 4.0
+optimizer_factor = 2.5
+tied_parameter_bytes = [[1, 400], [2, 200]]
 [[layer]]
 kind = "embedding"
 output_bytes = 100
@@ -145,6 +147,8 @@ input_gradient = 0.1
 weight_gradient = 0.1
 update = 0.01
 activation_bytes = 4096
+selective_more_seconds = 0.01
+selective_activation_bytes = 1024
 [[overlap]]
 device = "cpu"
 slowdown = 1.5
@@ -180,6 +184,7 @@ reduction = "hdt"
 background_send_bytes = 0
 overlap_gradients = true
 bucket_bytes = 4096
+use_distributed_optimizer = true
 [class.dp]
 weight = 3
 backends = ["tcp"]
@@ -191,8 +196,22 @@ layers = 3
 node = "n-1"
 tensor_parallel = 1
 recompute_layers = 1
+recompute_granularity = "selective"
+optimizer_shard_weight = 0.5
 [[replica.stage]]
 layers = 3
+node = "n-2"
+)";
+
+constexpr char kChunkedPlan[] = R"(schedule = "interleaved"
+[[replica]]
+micro_batch_size = 1
+micro_batches = 4
+[[replica.stage]]
+layers = [2, 1]
+node = "n-1"
+[[replica.stage]]
+layers = [1, 2]
 node = "n-2"
 )";
 
@@ -213,6 +232,7 @@ std::vector<Bytes> seeds() {
   all.push_back(text_seed(2, kProfile));
   all.push_back(text_seed(3, kCluster));
   all.push_back(text_seed(4, kPlan));
+  all.push_back(text_seed(4, kChunkedPlan));
   all.push_back(text_seed(5, kCalibration));
   return all;
 }
@@ -276,6 +296,8 @@ std::vector<Bytes> spoilt() {
   change(4, kPlan, "[class.dp]", {"[class]", "[[class]]"});
   change(4, kPlan, "weight = 3", {"weight = 1.5", "weight = [1]", "weight = 1001"});
   change(4, kPlan, "[[replica.stage]]", {"[replica.stage]"});
+  change(4, kChunkedPlan, "[2, 1]", {"[2, 0]", "[]", "[3]", "['a']", "[2147483647, 1]"});
+  change(4, kChunkedPlan, "micro_batches = 4", {"micro_batches = 3"});
   change(5, kCalibration, "launch = 0.5", {"launch = 0"});
   change(5, kCalibration, "[0.9, 1.1, 1]", {"1", "[0]", "[\"a\"]", "[inf]"});
   change(5, kCalibration, "\nmeasured_over_predicted = [0.9, 1.1, 1]", {"", "= ", "\n[[a.b]]\n[a.b]"});

@@ -19,9 +19,8 @@ void add_tokenizer_flags(CLI::App& app, Choice& choice, const char* types) {
       ->type_name("FILE")
       ->check(path_name());
   app.add_option("--tokenizer-model", choice.model,
-                 "the .model of a SentencePieceTokenizer (hdt-data only); a HuggingFaceTokenizer's "
-                 "tokenizer.json (BPE), or its "
-                 "folder")
+                 "the .model of a SentencePieceTokenizer or a Llama2Tokenizer; a HuggingFaceTokenizer's "
+                 "tokenizer.json (BPE), or its folder")
       ->type_name("FILE")
       ->check(path_name());
 }

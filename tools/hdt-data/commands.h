@@ -34,6 +34,9 @@ std::string check_make_options(const MakeOptions& options);
 // the file or flag at fault.
 Status make_command(const MakeOptions& options);
 
+// Answers hdt-train's requests on standard input, which must be its socket (tokenizer_process.h).
+Status tokenize_command(const training::TokenizerChoice& choice);
+
 // The dataset to describe.
 struct InfoOptions {
   std::string prefix;

@@ -95,8 +95,16 @@ int run(int argc, char** argv) {
       ->required();
   info_app->add_flag("--json", info.json, "print JSON");
 
+  hdt::training::TokenizerChoice served;
+  CLI::App* tokenize_app = app.add_subcommand(
+      "tokenize",
+      "encode for hdt-train, which starts this where libtorch and the tokenizer's library cannot "
+      "be in one process");
+  hdt::tools::add_tokenizer_flags(*tokenize_app, served, hdt::training::tokenizer_types());
+
   // CLI11 would only say that a subcommand is missing, and not what the wrong word was.
-  if (argc > 1 && argv[1][0] != '-' && !make_app->check_name(argv[1]) && !info_app->check_name(argv[1])) {
+  const auto is_named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(app.get_subcommands({}), is_named)) {
     return fail(kExitUsage,
                 fmt::format("'{}' is no subcommand, expected make or info (see hdt-data --help)", argv[1]));
   }
@@ -110,9 +118,10 @@ int run(int argc, char** argv) {
     const std::string wrong = hdt::tools::check_make_options(make);
     if (!wrong.empty()) return fail(kExitUsage, wrong + " (see hdt-data --help)");
   }
-  // require_subcommand(1) leaves exactly one of the two.
-  const hdt::Status status =
-      make_app->parsed() ? hdt::tools::make_command(make) : hdt::tools::info_command(info);
+  // require_subcommand(1) leaves exactly one of the three.
+  const hdt::Status status = make_app->parsed()   ? hdt::tools::make_command(make)
+                             : info_app->parsed() ? hdt::tools::info_command(info)
+                                                  : hdt::tools::tokenize_command(served);
   if (!status.is_ok()) return fail(kExitRefused, status.message());
   // A full disk shows at the latest when the buffer is written.
   if (std::fflush(stdout) != 0) return fail(kExitRefused, "cannot write to stdout");

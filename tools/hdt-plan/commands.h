@@ -9,8 +9,10 @@
 
 #include "base/status.h"
 #include "tools/hdt-plan/inputs.h"
+#include "training/plan/convert/forms.h"
 #include "training/plan/describe/plan.h"
 #include "training/plan/predict/predictor.h"
+#include "training/plan/search/engine_limits.h"
 
 namespace hdt::tools {
 
@@ -27,6 +29,16 @@ struct ValidateOptions {
 // Prints a table or JSON for each set, and writes the calibrations. Takes long, since it fits a
 // calibration for each row.
 Status validate_command(const ValidateOptions& options);
+
+// `hdt-plan import`: a published folder as files for the other subcommands.
+struct ImportOptions {
+  std::string published;
+  // The folder that gets a folder for each set.
+  std::string output;
+};
+// Writes profile.toml, model.toml, cluster.toml, a plan for each row and runs.toml, which `validate` reads.
+// kInvalidArgument if a set's folder holds files.
+Status import_command(const ImportOptions& options);
 
 // `hdt-plan profile`: measures this machine.
 struct ProfileCommandOptions {
@@ -58,8 +70,9 @@ Status predict_command(const PredictOptions& options);
 struct ExplainOptions {
   InputPaths inputs;
   std::string plan;
+  bool json = false;
 };
-// Prints what limits each worker, what would help, and the rival.
+// Prints what limits each group of equal workers, what would help, and the rival.
 Status explain_command(const ExplainOptions& options);
 
 // `hdt-plan export`: a plan as a command line. At most one of `megatron` and `classes` is true.
@@ -76,8 +89,37 @@ struct ExportOptions {
 // Prints the command line, the flags or the sections. kConfig if the plan cannot be expressed so.
 Status export_command(const ExportOptions& options);
 
+// `hdt-plan convert`: a layout in another form.
+struct ConvertOptions {
+  plan::Form from = plan::Form::kToml;
+  plan::Form to = plan::Form::kToml;
+  // The file; empty: all flags are in `flags`. The command line's first flag is here if there is no file.
+  std::string input;
+  std::vector<std::string> flags;
+  // The machines; may be empty.
+  std::string cluster;
+  // Ranks of the job, if the input does not say them.
+  std::optional<int> ranks;
+  // File for the result. Empty: standard output.
+  std::string output;
+};
+// Writes the form, and warns on standard error of what other frameworks do otherwise. kConfig or
+// kInvalidArgument if the input is refused, or the form cannot say it.
+Status convert_command(const ConvertOptions& options);
+
 // The value of --schedule that searches all schedules.
 inline constexpr const char* kAnySchedule = "any";
+// The value of --recompute-granularity that takes what is faster.
+inline constexpr const char* kAnyGranularity = "any";
+
+// The values of --engine.
+struct EngineName {
+  const char* name;
+  plan::Engine engine;
+};
+inline constexpr EngineName kEngines[] = {{"hdt-train", plan::Engine::kHdtTrain},
+                                          {"megatron", plan::Engine::kMegatron},
+                                          {"any", plan::Engine::kAny}};
 
 // `hdt-plan search`: the fastest plan. The limits are those of plan::SearchOptions.
 struct SearchCommandOptions {
@@ -86,9 +128,18 @@ struct SearchCommandOptions {
   int64_t global_batch_size = 0;
   int most_replicas = 100'000;
   int64_t most_predictions = 100'000;
+  // Seconds of the search; no value: no limit.
+  std::optional<double> seconds;
+  // The engine that is to run the plan: a name of kEngines.
+  std::string engine = "hdt-train";
   // Treat all devices alike (training/plan/search/equal_split.h).
   bool equal = false;
+  // Stages that lack memory may recompute.
   bool recompute = false;
+  // What: plan::kFullGranularity, plan::kSelectiveGranularity or kAnyGranularity.
+  std::string recompute_granularity = kAnyGranularity;
+  // Try sharded optimizer states beside whole ones.
+  bool shard_optimizer = false;
   // A schedule's name, or kAnySchedule.
   std::string schedule = "1f1b";
   // File for the plan. Empty: standard output.

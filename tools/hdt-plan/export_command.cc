@@ -2,9 +2,12 @@
 // warnings of the Megatron form go to standard error, so that standard output is only flags.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "tools/hdt-plan/commands.h"
+#include "training/plan/convert/megatron_form.h"
 #include "training/plan/describe/group_classes.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/output/class_sections.h"
@@ -38,7 +41,11 @@ Status export_command(const ExportOptions& options) {
   }
   const plan::MegatronFlags exported = plan::megatron_flags(plan.value(), cluster.value());
   fmt::print("{}\n", exported.flags);
-  for (const std::string& warning : exported.warnings) fmt::print(stderr, "hdt-plan: warning: {}\n", warning);
+  std::vector<std::string> warnings = exported.warnings;
+  // Where the fork refuses these flags, or trains something else with them.
+  std::ranges::copy(plan::fork_warnings(exported.layout, plan.value().layout()),
+                    std::back_inserter(warnings));
+  for (const std::string& warning : warnings) fmt::print(stderr, "hdt-plan: warning: {}\n", warning);
   return Status::ok();
 }
 

@@ -1,6 +1,10 @@
 // inputs.cc: reads one file after the other; the first error ends it.
 #include "tools/hdt-plan/inputs.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "training/plan/describe/toml_files.h"
 
 namespace hdt::tools {
@@ -19,7 +23,10 @@ Result<Inputs> read_inputs(const InputPaths& paths) {
   if (!paths.calibration.empty()) {
     auto calibration = plan::read_calibration(paths.calibration);
     if (!calibration.is_ok()) return calibration.status();
-    inputs.calibration = calibration.take();
+    inputs.calibration =
+        plan::calibration_for(calibration.value(), inputs.model.name, inputs.cluster.device_kinds());
+    if (!inputs.calibration.foreign.empty())
+      fmt::print(stderr, "hdt-plan: warning: {}\n", inputs.calibration.foreign);
   }
   return inputs;
 }

@@ -20,16 +20,17 @@ struct InputPaths {
   std::string calibration;
 };
 
-// The contents of these files. Without a calibration, its factors have their defaults, and there are no
-// ratios.
+// The contents of these files. The calibration is what of its file holds for this model and these machines.
+// Without a file, its factors have their defaults, and there are no ratios.
 struct Inputs {
   plan::Profile profile;
   plan::Cluster cluster;
   plan::Model model;
-  plan::CalibrationRecord calibration;
+  plan::UsedCalibration calibration;
 };
 
-// Reads all files, and checks that the profile covers the model. An error names the file.
+// Reads all files, and checks that the profile covers the model. An error names the file. A calibration that
+// was learnt elsewhere is warned of on standard error.
 Result<Inputs> read_inputs(const InputPaths& paths);
 
 }  // namespace hdt::tools

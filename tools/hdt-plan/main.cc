@@ -26,6 +26,7 @@ constexpr const char* kExamples =
     "  hdt-plan predict plan.toml -p profile.toml -c cluster.toml -m model.toml\n"
     "  hdt-plan search cluster.toml model.toml -p profile.toml --global-batch-size 256\n"
     "  hdt-plan export plan.toml -c cluster.toml -- --data-path data/kjv > train.sh\n"
+    "  hdt-plan convert --from megatron-fork run.sh --to toml > plan.toml\n"
     "  hdt-plan validate published/\n"
     "\n"
     "docs/predictor.md describes the files. Exit status: 0 done, 1 no memory, 2 wrong usage or an "
@@ -59,6 +60,14 @@ constexpr const char* kExportExamples =
     "  hdt-plan export plan.toml -c cluster.toml --classes > classes.toml\n"
     "  hdt-plan export plan.toml -c cluster.toml --megatron";
 
+constexpr const char* kConvertExamples =
+    "Examples:\n"
+    "  hdt-plan convert --from megatron-fork run.sh --to toml --cluster cluster.toml --output plan.toml\n"
+    "  hdt-plan convert --from toml plan.toml --to flagscale --cluster cluster.toml\n"
+    "  hdt-plan convert --from megatron-layout --to megatron-fork --ranks 4 -- \\\n"
+    "      --pipeline-model-parallel-layout 'Et*3|tL' --pipeline-model-parallel-size 2 --micro-batch-size 2\n"
+    "A file of flags may be a whole script: nothing of it is run, and flags behind -- count after its own.";
+
 constexpr const char* kSimulateExamples =
     "Examples:\n"
     "  hdt-plan simulate cluster.toml reliability.toml --step-seconds 12.5\n"
@@ -87,6 +96,50 @@ void add_plan_inputs(CLI::App* command, hdt::tools::InputPaths& paths, std::stri
   add_profile(command, paths);
   command->add_option("-c,--cluster", paths.cluster, "the machines")->type_name("FILE")->required();
   command->add_option("-m,--model", paths.model, "the model")->type_name("FILE")->required();
+}
+
+// A form by its name.
+void add_form(CLI::App* command, const char* flag, hdt::plan::Form& form, const char* text) {
+  std::vector<std::string> names;
+  for (const hdt::plan::FormName& name : hdt::plan::kForms) names.emplace_back(name.name);
+  command
+      ->add_option_function<std::string>(
+          flag,
+          [&form](const std::string& given) {
+            for (const hdt::plan::FormName& name : hdt::plan::kForms)
+              form = given == name.name ? name.form : form;
+          },
+          text)
+      ->check(CLI::IsMember(names))
+      ->required();
+}
+
+// `hdt-plan convert`; `convert` and `run` must outlive the parsing.
+void add_convert(CLI::App& app, hdt::tools::ConvertOptions& convert, std::function<hdt::Status()>& run) {
+  CLI::App* command = app.add_subcommand(
+      "convert", "a layout in the form of another framework, with what that does otherwise");
+  command->footer(kConvertExamples);
+  add_form(
+      command, "--from", convert.from,
+      "form of the input: toml (a plan), megatron-fork (flags of SynerFuse and hdt-train), megatron-layout "
+      "(--pipeline-model-parallel-layout, or its string alone), flagscale (process meshes)");
+  command->add_option("input", convert.input, "the file; none where all flags are behind --")
+      ->type_name("FILE");
+  command->add_option("flags", convert.flags, "after --: flags that count after those of the file")
+      ->type_name("FLAG");
+  add_form(command, "--to", convert.to, "form to write");
+  command
+      ->add_option(
+          "-c,--cluster", convert.cluster,
+          "the machines: names the nodes of a plan that flags make, and the kinds of devices of a plan")
+      ->type_name("FILE");
+  command
+      ->add_option("--ranks", convert.ranks, "ranks of the job, where the flags do not say how many replicas")
+      ->check(hdt::tools::whole(1, 65'536));
+  command->add_option("--output", convert.output, "write here instead of to stdout")
+      ->type_name("FILE")
+      ->check(hdt::tools::path_name());
+  command->callback([&convert, &run] { run = [&convert] { return hdt::tools::convert_command(convert); }; });
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -146,19 +199,46 @@ int parse_and_run(int argc, char** argv) {
       ->capture_default_str();
   search_app
       ->add_option("--max-predictions", search.most_predictions,
-                   "maximum number of plans to play; then the best so far is taken")
+                   "maximum number of plans to play; then the best so far is taken. With --schedule any, a "
+                   "tenth as many interleaved plans are played in addition")
       ->check(hdt::tools::whole(1, 1'000'000'000))
+      ->capture_default_str();
+  search_app
+      ->add_option("--seconds", search.seconds,
+                   "end the search after so long, with the best plan so far; without it the result does not "
+                   "depend on the machine")
+      ->check(hdt::tools::number(1e-3, 1e6));
+  search_app
+      ->add_option(
+          "--engine", search.engine,
+          "only plans that it runs: hdt-train (no tensor parallelism), megatron (the fork SynerFuse: one "
+          "split and one degree for all replicas, and either stages or micro-batches that differ), any")
+      ->check(CLI::IsMember({"hdt-train", "megatron", "any"}))
       ->capture_default_str();
   search_app->add_flag(
       "--equal", search.equal,
       "treat all devices alike: equal replicas, even layers; to see what unequal splits bring");
   search_app
       ->add_option("--schedule", search.schedule,
-                   "the pipeline's; any takes the one that is predicted to be fastest")
-      ->check(CLI::IsMember({"1f1b", "zero-bubble", hdt::tools::kAnySchedule}))
+                   "the pipeline's; any takes the one that is predicted to be fastest. Interleaved plans are "
+                   "made from plans of the others, with 2 to 4 chunks of the model on each stage")
+      ->check(CLI::IsMember({"1f1b", "eager-1f1b", "zero-bubble", "interleaved", hdt::tools::kAnySchedule}))
       ->capture_default_str();
-  search_app->add_flag("--recompute", search.recompute,
-                       "stages that lack memory compute activations again, of as few layers as fit");
+  auto* const recompute =
+      search_app->add_flag("--recompute", search.recompute,
+                           "stages that lack memory compute activations again, of as few layers as fit");
+  search_app
+      ->add_option(
+          "--recompute-granularity", search.recompute_granularity,
+          "with --recompute, what of these layers: full: all; selective: attention alone, which must "
+          "be in the profile; any: on each stage what takes less time, of what the profile has")
+      ->check(CLI::IsMember(
+          {hdt::plan::kFullGranularity, hdt::plan::kSelectiveGranularity, hdt::tools::kAnyGranularity}))
+      ->capture_default_str()
+      ->needs(recompute);
+  search_app->add_flag("--use-distributed-optimizer", search.shard_optimizer,
+                       "tries sharded optimizer states (ZeRO-1) beside whole ones, and takes them where the "
+                       "model fits no other way or the step is shorter");
   search_app->add_option("--output", search.output, "write the plan here instead of to stdout")
       ->type_name("FILE")
       ->check(hdt::tools::path_name());
@@ -169,6 +249,7 @@ int parse_and_run(int argc, char** argv) {
   CLI::App* explain_app = app.add_subcommand("explain", "what binds a plan, and what would make it faster");
   explain_app->footer("Example:\n  hdt-plan explain plan.toml -p profile.toml -c cluster.toml -m model.toml");
   add_plan_inputs(explain_app, explain.inputs, explain.plan);
+  explain_app->add_flag("--json", explain.json, "print JSON");
   explain_app->callback([&] { run = [&] { return hdt::tools::explain_command(explain); }; });
 
   hdt::tools::ExportOptions exported;
@@ -188,6 +269,9 @@ int parse_and_run(int argc, char** argv) {
       ->add_option("arguments", exported.arguments, "after --: flags for hdt-train, as data and iterations")
       ->type_name("FLAG");
   export_app->callback([&] { run = [&] { return hdt::tools::export_command(exported); }; });
+
+  hdt::tools::ConvertOptions convert;
+  add_convert(app, convert, run);
 
   hdt::tools::ValidateOptions validate;
   CLI::App* validate_app =
@@ -213,6 +297,24 @@ int parse_and_run(int argc, char** argv) {
       ->check(hdt::tools::path_name());
   validate_app->add_flag("--json", validate.json, "print JSON");
   validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
+
+  hdt::tools::ImportOptions import;
+  CLI::App* import_app =
+      app.add_subcommand("import", "a published folder as profile, model, cluster, plans and runs");
+  import_app->footer(
+      "Writes DIR/SET/profile.toml, model.toml, cluster.toml, plan-ROW.toml and runs.toml for each set.\n\n"
+      "Example:\n  hdt-plan import measurements --output lab\n"
+      "  hdt-plan validate lab/plans-a/runs.toml -p lab/plans-a/profile.toml -c lab/plans-a/cluster.toml "
+      "-m lab/plans-a/model.toml");
+  import_app
+      ->add_option("published", import.published,
+                   "the folder (profiles.json, links.json, llm_info.json and plans-*/*.json)")
+      ->type_name("DIR")
+      ->required();
+  import_app->add_option("--output", import.output, "where the sets' folders go; made if it is not there")
+      ->type_name("DIR")
+      ->required();
+  import_app->callback([&] { run = [&] { return hdt::tools::import_command(import); }; });
 
   hdt::tools::SimulateOptions simulate;
   CLI::App* simulate_app =

@@ -1,7 +1,10 @@
 // play_plan.cc: what predict, explain and simulate have in common.
 #include <fmt/format.h>
 
+#include <cstdio>
+
 #include "tools/hdt-plan/commands.h"
+#include "training/plan/describe/micro_batch_sizes.h"
 #include "training/plan/describe/toml_files.h"
 
 namespace hdt::tools {
@@ -24,6 +27,9 @@ Result<PlayedPlan> play_plan(const InputPaths& paths, const std::string& path) {
   if (!inputs.is_ok()) return inputs.status();
   auto plan = plan::read_plan(path);
   if (!plan.is_ok()) return plan.status();
+  for (const std::string& warning :
+       plan::derive_micro_batch_sizes(inputs.value().profile, inputs.value().cluster, plan.value()))
+    fmt::print(stderr, "hdt-plan: warning: {}\n", warning);
   const auto& [profile, cluster, model, calibration] = inputs.value();
   auto prediction = plan::predict({cluster, model, profile, calibration.factors}, plan.value());
   // The predictor knows no files: the plan's path is put before its message.

@@ -16,8 +16,14 @@ namespace {
 
 // The interval exists only with a calibration that has residuals.
 void print_interval(const plan::StepInterval& interval) {
-  fmt::print("interval    {:.6g} to {:.6g} s, {:.0f} % of plans like the {} measured ones\n", interval.low,
-             interval.high, 100 * interval.coverage, interval.rows);
+  const std::string holds =
+      interval.coverage > 0
+          ? fmt::format("{:.0f} % of plans like the {} measured ones", 100 * interval.coverage, interval.rows)
+          : fmt::format(
+                "the largest error of {} measured plans; they are of another model or other devices, so "
+                "no share of plans can be promised",
+                interval.rows);
+  fmt::print("interval    {:.6g} to {:.6g} s, {}\n", interval.low, interval.high, holds);
 }
 
 // The parts of a worker's step are printed in percent of the step, and sum to 100 %.
@@ -51,7 +57,8 @@ void print_json(const plan::Plan& plan, const plan::Prediction& prediction,
   if (interval) {
     json["interval"] = {{"low_seconds", interval->low},
                         {"high_seconds", interval->high},
-                        {"coverage", interval->coverage},
+                        {"coverage", interval->coverage > 0 ? nlohmann::ordered_json(interval->coverage)
+                                                            : nlohmann::ordered_json(nullptr)},
                         {"rows", interval->rows}};
   }
   for (int worker = 0; worker < layout.world_size(); ++worker) {

@@ -37,6 +37,9 @@ std::string shape(const plan::PublishedSet& set, const plan::Plan& plan) {
                      plan.replicas[0].micro_batch_size, text);
 }
 
+// The fewest rows that make an interval of 80 %.
+constexpr size_t kRowsOfAnInterval = 4;
+
 // A Markdown table, as it stands in docs/notes/predictor-2026.md. Rows without a measured peak have empty
 // cells.
 void print_set(const plan::PublishedSet& set, const plan::Validation& validation) {
@@ -70,11 +73,54 @@ void print_set(const plan::PublishedSet& set, const plan::Validation& validation
         "%)\n",
         100 * validation.memory.mean, 100 * validation.memory.worst, 100 * validation.profile_memory.mean,
         100 * validation.profile_memory.worst);
+  // As in StepInterval: fewer than four others make no interval of 80 %.
+  const size_t others = validation.step.rows - 1;
+  if (others < kRowsOfAnInterval)
+    fmt::print("intervals: {} other rows are too few for 80 %\n", others);
+  else
+    fmt::print("intervals from the other rows: {} of {} rows inside, expected at least {:.0f} %\n",
+               validation.inside_interval, validation.step.rows, 100 * plan::kIntervalCoverage);
   fmt::print(
-      "calibration from all rows: compute {:.3f}, update {:.3f}, launch {:.3f}, point_to_point {:.3f}, "
-      "allreduce {:.3f}, activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n\n",
-      all.compute, all.update, all.launch.value_or(1), all.point_to_point, all.allreduce, all.activation,
+      "calibration from all rows: compute {:.3f}, launch {:.3f}, point_to_point {:.3f}, "
+      "allreduce {:.3f}, activation {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n",
+      all.compute, all.launch.value_or(1), all.point_to_point, all.allreduce, all.activation,
       all.fixed_bytes / plan::kGibibyte, all.peer_bytes / plan::kGibibyte);
+  const plan::Calibration& other = validation.elsewhere;
+  fmt::print(
+      "for another model: point_to_point {:.3f}, allreduce {:.3f}, fixed {:.2f} GiB, peer {:.2f} GiB\n",
+      other.point_to_point, other.allreduce, other.fixed_bytes / plan::kGibibyte,
+      other.peer_bytes / plan::kGibibyte);
+  for (const std::string& limit : validation.limits)
+    fmt::print(
+        "warning: {}: the measurements ask for more than is plausible, so the profile lacks something "
+        "else\n",
+        limit);
+  fmt::print("\n");
+}
+
+// "model", "cluster" or "model and cluster": what the rows were held out by.
+const char* held_out_by(const plan::Transfer& transfer) {
+  if (transfer.other_devices) return transfer.other_model ? "model and cluster" : "cluster";
+  return transfer.other_model ? "model" : "set";
+}
+
+// Each set's calibration on the rows of each other set.
+void print_transfers(const std::vector<plan::PublishedSet>& sets,
+                     const std::vector<plan::Transfer>& transfers) {
+  if (transfers.empty()) return;
+  fmt::print(
+      "## Held out by model and by cluster\n\n"
+      "| learnt on | applied to | held out by | step | as from profile | rows in interval | memory | as from "
+      "profile |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  const auto errors = [](const plan::ErrorSummary& summary) {
+    return fmt::format("{:.1f} %, worst {:.1f} %", 100 * summary.mean, 100 * summary.worst);
+  };
+  for (const plan::Transfer& transfer : transfers)
+    fmt::print("| {} | {} | {} | {} | {} | {} of {} | {} | {} |\n", sets[transfer.from].name,
+               sets[transfer.to].name, held_out_by(transfer), errors(transfer.step),
+               errors(transfer.profile_step), transfer.inside_interval, transfer.step.rows,
+               errors(transfer.memory), errors(transfer.profile_memory));
 }
 
 // Errors are fractions: 0.1 is a tenth.
@@ -86,7 +132,10 @@ nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Valida
                                  {"memory_worst_error", validation.memory.worst},
                                  {"rank_correlation", validation.rank_correlation},
                                  {"profile_step_mean_error", validation.profile_step.mean},
-                                 {"profile_step_worst_error", validation.profile_step.worst}};
+                                 {"profile_step_worst_error", validation.profile_step.worst},
+                                 {"rows_in_interval", validation.inside_interval},
+                                 {"limits", validation.limits},
+                                 {"applied_to", nlohmann::ordered_json::array()}};
   for (size_t i = 0; i < validation.rows.size(); ++i) {
     const plan::ValidatedRow& row = validation.rows[i];
     json["rows"].push_back({{"plan", row.measured->name},
@@ -98,6 +147,19 @@ nlohmann::ordered_json to_json(const plan::PublishedSet& set, const plan::Valida
                             {"predicted_bytes", row.memory_bytes}});
   }
   return json;
+}
+
+// Adds each transfer to the set that it was learnt on.
+void add_transfers(const std::vector<plan::PublishedSet>& sets, const std::vector<plan::Transfer>& transfers,
+                   nlohmann::ordered_json& json) {
+  for (const plan::Transfer& transfer : transfers)
+    json[transfer.from]["applied_to"].push_back({{"set", sets[transfer.to].name},
+                                                 {"held_out_by", held_out_by(transfer)},
+                                                 {"step_mean_error", transfer.step.mean},
+                                                 {"step_worst_error", transfer.step.worst},
+                                                 {"profile_step_mean_error", transfer.profile_step.mean},
+                                                 {"rows", transfer.step.rows},
+                                                 {"rows_in_interval", transfer.inside_interval}});
 }
 
 // `measured` is a file of own runs if it is a regular file. Own runs need all three files that they ran
@@ -141,17 +203,27 @@ Status validate_command(const ValidateOptions& options) {
   for (const plan::PublishedSet& set : sets.value())
     HDT_RETURN_IF_ERROR(check_output("--calibrations", calibration(set)));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  std::vector<plan::Validation> validations;
   for (const plan::PublishedSet& set : sets.value()) {
-    const auto validation = plan::validate(set);
+    for (const std::string& warning : set.warnings) fmt::print(stderr, "hdt-plan: warning: {}\n", warning);
+    auto validation = plan::validate(set);
     if (!validation.is_ok()) return validation.status();
     HDT_RETURN_IF_ERROR(
-        write_output("--calibrations", calibration(set), plan::to_toml(validation.value().record(set.name))));
+        write_output("--calibrations", calibration(set), plan::to_toml(validation.value().record(set))));
     if (options.json)
       json.push_back(to_json(set, validation.value()));
     else
       print_set(set, validation.value());
+    validations.push_back(validation.take());
   }
-  if (options.json) fmt::print("{}\n", json.dump(2));
+  const auto transfers = plan::validate_transfers(sets.value(), validations);
+  if (!transfers.is_ok()) return transfers.status();
+  if (options.json) {
+    add_transfers(sets.value(), transfers.value(), json);
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    print_transfers(sets.value(), transfers.value());
+  }
   return Status::ok();
 }
 

@@ -13,17 +13,23 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "tools/common/flag_checks.h"
 #include "tools/common/tokenizer_flags.h"
+#include "tools/hdt-train/acceleration.h"
+#include "tools/hdt-train/checkpoint_flags.h"
+#include "tools/hdt-train/document_flags.h"
 #include "tools/hdt-train/emulation.h"
 #include "tools/hdt-train/learning_rate_flags.h"
 #include "tools/hdt-train/megatron_flags.h"
 #include "tools/hdt-train/model_flags.h"
+#include "tools/hdt-train/number_flags.h"
 #include "tools/hdt-train/output_files.h"
 #include "tools/hdt-train/plan_layout.h"
 #include "tools/hdt-train/recompute_flags.h"
+#include "training/data/tokenizer_process.h"
 
 namespace hdt::tools {
 namespace {
@@ -80,7 +86,8 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
   app.add_option(
          "--hetero-pipeline-stages", layout.hetero_pipeline_stages,
          "n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...: for each kind of device the number of its stages, "
-         "then their layers; given once for every replica, or once per replica")
+         "then their layers, which may be 0 for the first stage and for the last one; given once for every "
+         "replica, or once per replica")
       ->type_name("INT ...");
   app.add_option(
          "--num-virtual-stages-per-pipeline-rank", layout.virtual_stages_per_rank,
@@ -91,6 +98,8 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
       ->trigger_on_parse();
   app.add_option("--num-layers-per-virtual-pipeline-stage", layout.layers_per_virtual_stage,
                  "layers of a model chunk, for --schedule interleaved with an even split");
+  app.add_option("--pipeline-model-parallel-layout", layout.pipeline_model_parallel_layout,
+                 "Megatron's string of every replica's stages, as 'Et*3|(tt|)*4tL'");
   app.add_flag("--use-tp-pp-dp-mapping", layout.use_tp_pp_dp_mapping,
                "number ranks replica by replica instead of stage by stage");
   app.add_option("--micro-batch-size", layout.micro_batch_size, "samples of a micro-batch, on every replica");
@@ -105,20 +114,13 @@ void add_layout(CLI::App& app, TrainFlags& flags) {
   app.add_option_function<std::string>(
          "--schedule",
          [&flags](const std::string& name) {
-           // Plans do not name this one, as it needs chunks, which they do not have.
-           if (name == training::schedule_name(training::ScheduleKind::kInterleaved)) {
-             flags.trainer.schedule = training::ScheduleKind::kInterleaved;
-             return;
-           }
            const Result<training::ScheduleKind> found = training::schedule_of(name);
-           if (!found.is_ok())
-             throw CLI::ValidationError("--schedule", found.status().message() + ", or interleaved");
+           if (!found.is_ok()) throw CLI::ValidationError("--schedule", found.status().message());
            flags.trainer.schedule = found.value();
          },
-         fmt::format(
-             "order of a stage's forwards and backwards: {}; or interleaved, where stages have several "
-             "chunks of the model",
-             training::schedule_names()))
+         fmt::format("order of a stage's forwards and backwards: {}; interleaved needs several chunks of the "
+                     "model on a stage",
+                     training::schedule_names()))
       ->type_name("NAME")
       ->default_str(training::schedule_name(flags.trainer.schedule));
   app.add_option("--global-batch-size", layout.global_batch_size,
@@ -149,12 +151,6 @@ void add_optimizer(CLI::App& app, TrainFlags& flags) {
                  "gradients reduced by one operation, in elements")
       ->check(whole(1, int64_t{1} << 40))
       ->capture_default_str();
-  app.add_flag_callback(
-      "--bf16", [&flags] { flags.type = training::NumberType::kBFloat16; },
-      "parameters and activations in bf16, gradients in fp32; the optimizer keeps fp32 masters of the "
-      "parameters, which its updates add up in and a checkpoint has (default: all in fp32)");
-  app.add_flag("--grad-reduce-in-bf16", flags.gradients_in_bf16,
-               "with --bf16: gradients are in bf16, too, which halves their bytes on the network");
   app.add_flag(
       "--use-distributed-optimizer", trainer.shards.sharded,
       "ranks that hold the same layers keep AdamW's moments once: each has a shard of its own, and updates "
@@ -188,10 +184,13 @@ void add_data_and_reports(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
       ->trigger_on_parse();
   data->add_option("--text", flags.text, "a text file")->type_name("FILE")->check(path_name());
   add_tokenizer_flags(app, flags.tokenizer_choice, training::tokenizer_types());
-  app.add_flag("--eod-mask-loss", flags.eod_mask_loss,
-               "leave out the loss of the token after the end of a document, which nothing before it tells");
+  add_document_flags(app, flags);
   // Not required by CLI11, because profiling needs no data; beyond_ranges() checks it.
   data->require_option(0, 1);
+  app.add_option("--distributed-timeout-minutes", flags.timeout_minutes,
+                 "minutes for all ranks to join, and then for each operation among them (default: "
+                 "$HDT_TIMEOUT_MS, or 10)")
+      ->check(whole(1, 10'000));
   app.add_option("--log-interval", flags.log_interval, "steps between progress lines when not on a terminal")
       ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
@@ -245,30 +244,6 @@ void add_evaluation(CLI::App& app, TrainFlags& flags, RawFlags& raw) {
   app.add_option("--eval-iters", raw.eval_iters,
                  "batches of an evaluation, at most those of the part; 0: none (default: 100)")
       ->check(whole(0, 1'000'000'000));
-}
-
-// Flags of checkpoints, in Megatron's names; --keep-checkpoints is not in Megatron.
-void add_checkpoints(CLI::App& app, TrainFlags& flags) {
-  app.add_option("--save", flags.save,
-                 "write checkpoints there, each in a folder of its own; all nodes must share DIR. With it, "
-                 "SIGTERM saves and ends the run at the next step")
-      ->type_name("DIR")
-      ->check(path_name());
-  app.add_option("--save-interval", flags.save_interval,
-                 "steps between checkpoints; 0: only at the end, and after SIGTERM")
-      ->check(whole(0, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--keep-checkpoints", flags.keep_checkpoints, "the newest ones that stay; 0: all")
-      ->check(whole(0, kMost))
-      ->capture_default_str();
-  app.add_option(
-         "--load", flags.load,
-         "go on from the newest checkpoint there, on any layout; starts anew, with a warning, if there "
-         "is none")
-      ->type_name("DIR")
-      ->check(path_name());
-  app.add_flag("--exit-on-missing-checkpoint", flags.exit_on_missing_checkpoint,
-               "end with an error instead of starting anew");
 }
 
 // Emulated devices, and profiling.
@@ -361,17 +336,23 @@ std::string read_data_path(const RawFlags& raw, TrainFlags& flags) {
   return "";
 }
 
+// SentencePiece cannot be in one process with libtorch.
+Result<std::unique_ptr<training::Tokenizer>> open_by_hdt_data(const training::TokenizerChoice& choice) {
+  std::error_code error;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Status(Code::kSystem, "/proc/self/exe: " + error.message());
+  return training::start_tokenizer({here.parent_path() / "hdt-data", "tokenize", "--tokenizer-type",
+                                    choice.type, "--tokenizer-model", choice.model});
+}
+
 // Opens the tokenizer, and takes the vocabulary from it unless that is given. Returns "" or what is wrong.
 std::string read_tokenizer(bool has_vocabulary, TrainFlags& flags) {
-  Result<std::unique_ptr<training::Tokenizer>> opened = training::open_tokenizer(flags.tokenizer_choice);
+  Result<std::unique_ptr<training::Tokenizer>> opened =
+      training::open_tokenizer(flags.tokenizer_choice, open_by_hdt_data);
   if (!opened.is_ok()) return opened.status().message();
   flags.tokenizer = opened.take();
   if (!has_vocabulary) flags.shape.vocab_size = flags.tokenizer->vocab_size();
-  if (!flags.eod_mask_loss) return "";
-  if (!flags.tokenizer->end_of_document())
-    return "--eod-mask-loss: this tokenizer has no token that ends a document";
-  flags.shape.masked_after = *flags.tokenizer->end_of_document();
-  return "";
+  return take_document_flags(flags);
 }
 
 // Evaluation needs data that is not trained on. Returns "" or what is wrong.
@@ -386,15 +367,15 @@ std::string read_evaluation(const RawFlags& raw, TrainFlags& flags) {
 // Checks of flags against each other. Returns "" or what is wrong.
 std::string beyond_ranges(const TrainFlags& flags) {
   if (std::string problem = training::check_shape(flags.shape); !problem.empty()) return problem;
-  if (flags.gradients_in_bf16 && flags.type != training::NumberType::kBFloat16)
-    return "--grad-reduce-in-bf16: expected --bf16, found none";
   if (!flags.trainer.shards.sharded && !flags.trainer.shards.weights.empty())
     return "--optimizer-shard-weights: expected --use-distributed-optimizer, found none";
-  if ((!flags.profile_folder.empty() || !flags.emulate.profile.empty()) &&
-      flags.type != training::NumberType::kFloat32)
-    return "--bf16: expected training, found --profile or --emulate, which know fp32 only";
   if (flags.save.empty() && (flags.save_interval > 0 || flags.keep_checkpoints > 0))
     return "--save-interval and --keep-checkpoints: expected --save, found none";
+  if (flags.elastic && (!flags.profile_folder.empty() || !flags.emulate.profile.empty()))
+    return "--elastic: expected training, found --profile or --emulate, which have nothing to go on from";
+  if (flags.elastic && (flags.save.empty() || flags.save_interval == 0))
+    return "--elastic: expected --save and --save-interval, as the ranks that are left go on from the last "
+           "checkpoint, found none";
   if (flags.load.empty() && flags.exit_on_missing_checkpoint)
     return "--exit-on-missing-checkpoint: expected --load, found none";
   if (flags.profile_folder.empty() && flags.emulate.profile.empty() && flags.data_paths.empty() &&
@@ -439,11 +420,14 @@ ParsedFlags parse_flags(int argc, char** argv) {
   LearningRateFlags rate;
   add_learning_rate(app, flags, rate);
   add_optimizer(app, flags);
+  NumberFlags numbers;
+  add_numbers(app, flags, numbers);
   add_data_and_reports(app, flags, raw);
   add_evaluation(app, flags, raw);
   add_checkpoints(app, flags);
   add_devices(app, flags, raw);
   add_emulation(app, flags);
+  add_acceleration(app, flags);
   MegatronFlags megatron;
   add_megatron_flags(app, megatron);
   try {
@@ -462,7 +446,11 @@ ParsedFlags parse_flags(int argc, char** argv) {
   if (taken.is_ok()) taken = take_recomputation(recompute, flags);
   if (taken.is_ok()) taken = take_learning_rate(rate, flags);
   if (taken.is_ok()) taken = take_megatron_flags(megatron, flags);
+  if (taken.is_ok()) taken = take_numbers(app, numbers, flags);
+  if (taken.is_ok() && flags.plan)
+    flags.trainer.bucket_elements = bucket_elements(*flags.plan, flags.trainer.gradients);
   if (taken.is_ok()) taken = take_emulation(app, flags);
+  if (taken.is_ok()) taken = take_acceleration(flags);
   if (!taken.is_ok()) {
     parsed.exit_status = usage_error(taken.message());
     return parsed;
@@ -470,7 +458,6 @@ ParsedFlags parse_flags(int argc, char** argv) {
   // The default of 8 samples applies if neither form of the flag was given.
   if (!flags.layout.micro_batch_size && flags.layout.micro_batch_size_per_dp.empty())
     flags.layout.micro_batch_size = 8;
-  if (flags.gradients_in_bf16) flags.trainer.gradients = training::NumberType::kBFloat16;
   const bool has_vocabulary =
       app.count("--vocab-size") > 0 || !flags.load_hf.empty() || !model.config.empty();
   // All run, and the first problem is reported.

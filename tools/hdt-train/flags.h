@@ -14,6 +14,7 @@
 #include "training/engine/sampling.h"
 #include "training/engine/trainer.h"
 #include "training/plan/describe/plan.h"
+#include "training/torch/dropout_rates.h"
 #include "training/torch/model_shape.h"
 
 namespace hdt::tools {
@@ -22,6 +23,16 @@ namespace hdt::tools {
 struct EmulatedDevice {
   std::string name;
   double slow_down = 1;
+};
+
+// Files that describe the devices and the model of a plan. All are paths; without a profile none is set.
+struct DeviceFiles {
+  std::string profile;
+  std::string cluster;
+  std::string model;
+
+  // The files beside the profile in the place of those that are not set.
+  void add_defaults();
 };
 
 // All flags, checked and with their defaults. The same on all ranks; run_identity.h checks that for
@@ -36,15 +47,21 @@ struct TrainFlags {
   // The contents of plan_path, if there is one. It takes the place of the layout's flags.
   std::optional<plan::Plan> plan;
   training::TrainerOptions trainer;
-  // The type of parameters and activations. That of gradients is in `trainer`.
+  // The type of parameters and activations. That of gradients and the loss scale are in `trainer`.
   training::NumberType type = training::NumberType::kFloat32;
-  bool gradients_in_bf16 = false;  // only where `type` is bf16
+  training::NumberTypes types() const { return {type, trainer.gradients}; }
   // The first layers of each stage that are computed again for their backward; a stage with fewer recomputes
-  // all. A plan has a number for each stage instead (recomputed_layers() in plan_layout.h). Ranks may differ:
+  // all. A plan has a number for each stage instead, and says of each whether it is of whole layers or of
+  // attention (recomputed_layers() and recomputed_attentions() in plan_layout.h). Ranks may differ:
   // it changes no result.
   int recomputed_layers = 0;
+  // All layers keep queries, keys and values, and compute attention again. It changes no result, either.
+  bool recompute_attention = false;
+  training::DropoutRates dropout;
   // Steps.
   int64_t train_iters = 500;
+  // For all ranks to join, and for each operation; 0: the library's default.
+  int64_t timeout_minutes = 0;
   // Threads of a torch operation.
   int threads = 1;
 
@@ -64,6 +81,9 @@ struct TrainFlags {
   bool has_split = false;
   // The loss of the token after the end of a document does not count.
   bool eod_mask_loss = false;
+  // Positions begin again with each document, and attention stays within one.
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
   // Steps between two evaluations, and batches of one; 0: no evaluation.
   int64_t eval_interval = 1000;
   int64_t eval_iters = 100;
@@ -77,6 +97,8 @@ struct TrainFlags {
   // The folder of the checkpoint from which the run goes on; empty: it starts anew.
   std::string load;
   bool exit_on_missing_checkpoint = false;
+  // After a loss the ranks that are left go on from the last checkpoint (elastic.h).
+  bool elastic = false;
 
   // Steps between two lines of progress if standard output is not a terminal.
   int64_t log_interval = 10;
@@ -99,13 +121,10 @@ struct TrainFlags {
   // with the number of ranks.
   std::vector<double> slow_down;
 
-  // If `profile` is not empty: emulate devices instead of training (emulation.h). All are paths.
-  struct Emulate {
-    std::string profile;
-    std::string cluster;
-    std::string model;
-  };
-  Emulate emulate;
+  // With a profile: emulate devices instead of training (emulation.h).
+  DeviceFiles emulate;
+  // With a profile: compare the run with what its devices reach alone (acceleration.h).
+  DeviceFiles acceleration;
 
   // If not empty: measure instead of training.
   std::string profile_folder;

@@ -5,9 +5,9 @@
 #include "tools/hdt-train/job.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <climits>
@@ -17,8 +17,12 @@
 #include <string>
 #include <utility>
 
+#include "base/available_memory.h"
+#include "tools/hdt-train/acceleration.h"
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/census_folder.h"
 #include "tools/hdt-train/evaluating.h"
+#include "tools/hdt-train/introduction.h"
 #include "tools/hdt-train/lost_rank.h"
 #include "tools/hdt-train/memory_check.h"
 #include "tools/hdt-train/plan_layout.h"
@@ -26,8 +30,10 @@
 #include "tools/hdt-train/reporter.h"
 #include "tools/hdt-train/resume.h"
 #include "tools/hdt-train/run_identity.h"
+#include "tools/hdt-train/run_summary.h"
 #include "tools/hdt-train/saving.h"
 #include "tools/hdt-train/text_sample.h"
+#include "tools/hdt-train/world_watch.h"
 #include "training/data/blended_sampler.h"
 #include "training/data/progress_line.h"
 #include "training/engine/hdt_messenger.h"
@@ -42,39 +48,6 @@
 namespace hdt::tools {
 namespace {
 
-using training::format_grouped;
-
-// The layout in words, for the introduction and the picture of the loss.
-std::string describe(const training::Layout& layout) {
-  std::string text;
-  for (int i = 0; i < layout.num_replicas(); ++i) {
-    const training::Replica& replica = layout.replica(i);
-    text += fmt::format("{}replica {}: {} layers{}, {} x {} samples", i == 0 ? "" : "; ", i,
-                        fmt::join(replica.stage_layers, " + "),
-                        replica.chunks == 1 ? ""
-                                            : fmt::format(" on {} stages with {} chunks each",
-                                                          replica.stages(), replica.chunks),
-                        replica.num_micro_batches, replica.micro_batch_size);
-  }
-  return text;
-}
-
-// The layers that are recomputed, stage by stage; "" if there are none.
-std::string describe_recomputation(const TrainFlags& flags, const training::Layout& layout) {
-  std::string text;
-  bool any = false;
-  for (int i = 0; i < layout.num_replicas(); ++i) {
-    std::vector<int> counts;
-    const int stages = layout.replica(i).stages();
-    for (int part = 0; part < layout.replica(i).virtual_stages(); ++part) {
-      counts.push_back(recomputed_layers(flags, layout, {i, part % stages, part / stages}));
-      any = any || counts.back() > 0;
-    }
-    text += fmt::format("{}replica {}: {}", i == 0 ? "" : "; ", i, fmt::join(counts, " + "));
-  }
-  return any ? text : "";
-}
-
 // The rank's parts of the model, first chunk first, perhaps slowed down.
 using OwnedChunks = std::vector<std::unique_ptr<training::TextCompute>>;
 
@@ -82,8 +55,12 @@ OwnedChunks make_chunks(const TrainFlags& flags, const training::Layout& layout,
   OwnedChunks chunks;
   training::Position position = layout.position_of(rank);
   for (const training::UnitRange& units : layout.ranges_of(rank)) {
-    auto compute = training::make_torch_stage(flags.shape, units, recomputed_layers(flags, layout, position),
-                                              flags.type);
+    auto compute = training::make_torch_stage(
+        flags.shape, units,
+        {.recomputed_layers = recomputed_layers(flags, layout, position),
+         .recomputed_attentions = recomputed_attentions(flags, layout, position),
+         .type = flags.type,
+         .dropout = {flags.dropout.attention, flags.dropout.hidden, flags.trainer.seed}});
     if (!flags.slow_down.empty() && flags.slow_down[rank] > 1)
       compute = training::make_slowed_compute(std::move(compute), flags.slow_down[rank]);
     chunks.push_back(std::move(compute));
@@ -96,30 +73,6 @@ training::ChunksOf<training::TextCompute> chunks_of(const OwnedChunks& owned) {
   std::vector<training::TextCompute*> chunks;
   for (const auto& compute : owned) chunks.push_back(compute.get());
   return training::ChunksOf<training::TextCompute>(std::move(chunks));
-}
-
-// Rank 0 prints this first. It is flushed, as the first step may take long.
-void introduce(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout) {
-  const auto& shape = flags.shape;
-  fmt::print("model: {} parameters, {} layers, hidden {}, sequence {}, vocabulary {}\n",
-             format_grouped(training::parameter_count(shape)), shape.num_layers, shape.hidden_size,
-             shape.sequence_length, shape.vocab_size);
-  fmt::print("types: parameters and activations {}, gradients {}, the optimizer's states fp32\n",
-             training::number_type_name(flags.type), training::number_type_name(flags.trainer.gradients));
-  // The entropy is that of a sample where the data is large.
-  for (const TokenSet& set : input.sets) {
-    fmt::print("data: {} tokens from {}, unigram entropy {:.4f} nats per token{}\n",
-               format_grouped(static_cast<int64_t>(set.statistics.tokens)),
-               set.flag.substr(set.flag.find(' ') + 1), set.statistics.unigram_entropy,
-               input.sets.size() == 1 ? "" : fmt::format(", weight {}", set.weight));
-  }
-  fmt::print("layout: {} ranks; {}; {} tokens a step\n", layout.world_size(), describe(layout),
-             format_grouped(layout.global_batch_size() * shape.sequence_length));
-  if (const std::string recomputed = describe_recomputation(flags, layout); !recomputed.empty())
-    fmt::print("recomputed layers: {}\n", recomputed);
-  if (!flags.without_effect.empty())
-    fmt::print("without effect: {}\n", fmt::join(flags.without_effect, "; "));
-  std::fflush(stdout);
 }
 
 // Warns if torch uses a slow BLAS library. The first rank of each node speaks, so that each node warns
@@ -150,6 +103,7 @@ struct Run {
   Reporter* reporter;
   Saving* saving;
   Evaluating& evaluating;
+  RunSoFar& so_far;
   std::string loaded;  // the checkpoint that the run has gone on from, or ""
 
   std::string newest_checkpoint() const { return saving != nullptr ? saving->newest() : loaded; }
@@ -179,6 +133,8 @@ struct Outcome {
   // What --check-weights has found after the last step.
   std::optional<training::WeightDifference> difference;
   bool stopped = false;  // by SIGTERM
+  // How long this rank has spent on checkpoints, and not on training.
+  std::chrono::duration<double> checkpoints{0};
 };
 
 // Whether all replicas hold the same model after `done` steps, if this is a step to look.
@@ -189,31 +145,64 @@ Result<std::optional<training::WeightDifference>> check_weights(const Run& run, 
   return training::find_weight_difference(run.layout, run.trainer.memory(), run.messenger);
 }
 
+// A step that is done, and what has come back of the sums that travel with it.
+struct StepWithSums {
+  training::StepResult result;
+  std::array<double, Saving::kSums> saving = {};
+  std::vector<double> peak_memory;  // of each rank, in bytes; 0: not known
+};
+
+// This rank's part of the sums of saving, and its peak memory, travel with the step's own sums.
+Result<StepWithSums> step_with_sums(const Run& run, int64_t step) {
+  StepWithSums done;
+  std::vector<double> sums(Saving::kSums + static_cast<size_t>(run.world.size()));
+  if (run.saving != nullptr) std::ranges::copy(run.saving->sums(), sums.begin());
+  sums[Saving::kSums + static_cast<size_t>(run.world.rank())] =
+      static_cast<double>(peak_memory_bytes().value_or(0));
+  const Result<training::StepResult> result =
+      run.in_step(step + 1, [&] { return run.trainer.step(step, sums); });
+  if (!result.is_ok()) return result.status();
+  done.result = result.value();
+  std::copy_n(sums.begin(), Saving::kSums, done.saving.begin());
+  done.peak_memory.assign(sums.begin() + Saving::kSums, sums.end());
+  return done;
+}
+
+// Adds the time that `work` takes to `sum`.
+template <typename Work>
+auto timed(std::chrono::duration<double>& sum, const Work& work) -> decltype(work()) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = work();
+  sum += std::chrono::steady_clock::now() - begin;
+  return result;
+}
+
 // Runs steps until the last one, until one diverges or replicas differ, or until SIGTERM, and then saves.
 Status train(const Run& run, Outcome& outcome) {
   const int64_t first = outcome.done;
   // A step's time begins where the one before has ended, so that the copy for a checkpoint is in it.
   auto begin = std::chrono::steady_clock::now();
   while (outcome.done < run.flags.train_iters) {
-    std::array<double, Saving::kSums> sums = {};
-    if (run.saving != nullptr) sums = run.saving->sums();
-    const Result<training::StepResult> result =
-        run.in_step(outcome.done + 1, [&] { return run.trainer.step(outcome.done, sums); });
-    if (!result.is_ok()) return result.status();
-    outcome.last = result.value();
+    const Result<StepWithSums> step = step_with_sums(run, outcome.done);
+    if (!step.is_ok()) return step.status();
+    outcome.last = step.value().result;
     if (outcome.last.diverged) break;
     ++outcome.done;
     const auto end = std::chrono::steady_clock::now();
     const std::chrono::duration<double> taken = end - std::exchange(begin, end);
+    run.so_far.step_done(outcome.done, outcome.last.times, taken);
     if (run.reporter != nullptr)
-      HDT_RETURN_IF_ERROR(run.reporter->step_done(outcome.done, outcome.last, taken.count()));
+      HDT_RETURN_IF_ERROR(
+          run.reporter->step_done(outcome.done, outcome.last, taken.count(), step.value().peak_memory));
     // Before a checkpoint is begun: a model that differs is not worth one.
     const auto checked = check_weights(run, outcome.done);
     if (!checked.is_ok()) return run.failed_in(outcome.done, checked.status());
     outcome.difference = checked.value();
     if (outcome.difference) break;
     if (run.saving != nullptr) {
-      const Result<bool> stop = run.saving->step_done(outcome.done, sums, run.trainer);
+      const Result<bool> stop = timed(outcome.checkpoints, [&] {
+        return run.saving->step_done(outcome.done, step.value().saving, run.trainer);
+      });
       if (!stop.is_ok()) return run.failed_in(outcome.done, stop.status());
       outcome.stopped = stop.value();
     }
@@ -230,7 +219,9 @@ Status train(const Run& run, Outcome& outcome) {
   if (run.saving == nullptr || outcome.done == first) return Status::ok();
   // A step that has diverged has changed nothing, but it is not worth a checkpoint; the one under way is.
   const bool is_good = !outcome.last.diverged && !outcome.difference;
-  const Status saved = is_good ? run.saving->finish(outcome.done, run.trainer) : run.saving->settle();
+  const Status saved = timed(outcome.checkpoints, [&] {
+    return is_good ? run.saving->finish(outcome.done, run.trainer) : run.saving->settle();
+  });
   return saved.is_ok() ? saved : run.failed_in(outcome.done, saved);
 }
 
@@ -238,23 +229,21 @@ Status train(const Run& run, Outcome& outcome) {
 std::string divergence_text(int64_t step, const training::StepResult& result, const std::string& checkpoint) {
   const auto unsigned_nan = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
-      "training diverged at step {}: loss {}, gradient norm {}{}; the parameters stayed those of step {}. {}"
+      "training diverged at step {}: loss {}, gradient norm {}{}{}; the parameters stayed those of step {}. "
+      "{}"
       "Try a smaller --lr, more --lr-warmup-iters or a smaller --clip-grad",
       step, unsigned_nan(result.loss), unsigned_nan(result.gradient_norm),
+      result.loss_scale == 0 ? "" : fmt::format(", with the loss scale {}", result.loss_scale),
       result.diverged_rank < 0 ? "" : fmt::format(", first on rank {}", result.diverged_rank), step - 1,
       checkpoint.empty() ? "" : fmt::format("The newest checkpoint is {}. ", checkpoint));
 }
 
 std::string difference_text(int64_t step, const training::WeightDifference& difference,
                             const training::Layout& layout, const std::string& checkpoint) {
-  const auto place = [&](int rank) {
-    const training::Position position = layout.position_of(rank);
-    return fmt::format("rank {} (replica {}, stage {})", rank, position.replica, position.stage);
-  };
   return fmt::format(
       "after step {} the replicas hold different models: tensor {} of {} differs from that of {}. It was the "
       "same when it was last compared, so one of both has a fault (memory, device, network or software). {}",
-      step, difference.tensor, place(difference.rank), place(difference.other),
+      step, difference.tensor, place_text(difference.rank, layout), place_text(difference.other, layout),
       checkpoint.empty() ? "There is no checkpoint" : fmt::format("The newest checkpoint is {}", checkpoint));
 }
 
@@ -265,7 +254,7 @@ std::string identity_of(const std::optional<training::Checkpoint>& resume) {
                      resume->tensors().empty() ? "none" : resume->tensors().begin()->second.hash);
 }
 
-// The last line for the user. The entropy of the text is what a model would reach that knew only how frequent
+// How the run has ended. The entropy of the text is what a model would reach that knew only how frequent
 // each token is.
 void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& outcome, int64_t steps,
             std::chrono::duration<double> elapsed) {
@@ -282,15 +271,34 @@ void sum_up(const TrainFlags& flags, const TokenInput& input, const Outcome& out
              std::isnan(entropy) ? "" : fmt::format(", unigram entropy of the text {:.4f}", entropy));
 }
 
+// The summary of the steps, and what the devices have gained by working together.
+Status print_summary(const TrainFlags& flags, const training::Layout& layout, const RunSummary& summary,
+                     const DescribedDevices* devices, std::chrono::duration<double> elapsed,
+                     const Outcome& outcome) {
+  if (summary.steps() == 0) return Status::ok();
+  fmt::print("{}", summary.text(layout, elapsed, outcome.checkpoints));
+  if (devices == nullptr) {
+    if (layout.world_size() > 1)
+      fmt::print("acceleration ratio: not known without --plan and --acceleration-profile\n");
+    return Status::ok();
+  }
+  const Result<std::string> text = acceleration_of_run(*devices, flags, layout, summary);
+  if (!text.is_ok()) return text.status();
+  fmt::print("{}", text.value());
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            Origin origin, Communicator& world) {
+                            Origin origin, RunSoFar& so_far, Communicator& world) {
   std::optional<training::Checkpoint>& resume = origin.resume;
   training::set_torch_threads(flags.threads);
   keep_freed_memory();
-  // The messenger makes the groups of the layout, so all ranks must come here.
-  Result<std::unique_ptr<training::Messenger>> messenger = training::make_hdt_messenger(world, layout);
+  // The messenger makes the groups of the layout, so all ranks must come here. fp64 is there to compare
+  // layouts to the last bit, so the order of its sums must not depend on them.
+  Result<std::unique_ptr<training::Messenger>> messenger =
+      training::make_hdt_messenger(world, layout, flags.type == training::NumberType::kFloat64);
   if (!messenger.is_ok()) return messenger.status();
   const int rank = messenger.value()->rank();
   // 1. All ranks must mean the same run.
@@ -311,23 +319,45 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   //    rank 0 has a reporter.
   std::unique_ptr<Reporter> reporter;
   Status opened;
+  std::unique_ptr<DescribedDevices> devices;  // with --acceleration-profile
   if (rank == 0) {
     introduce(flags, input, layout);
-    Result<std::unique_ptr<Reporter>> made = Reporter::open(flags, resume.has_value());
+    Result<std::unique_ptr<Reporter>> made =
+        Reporter::open(flags, layout, resume.has_value() || so_far.losses > 0);
     opened = made.status();
     if (made.is_ok()) reporter = made.take();
+    if (opened.is_ok() && !flags.acceleration.profile.empty()) {
+      Result<std::unique_ptr<DescribedDevices>> read = read_devices_of_run(flags);
+      opened = read.status();
+      if (read.is_ok()) devices = read.take();
+    }
   }
   HDT_RETURN_IF_ERROR(all_ready(opened, world));
   const std::string loaded = resume ? resume->folder() : "";
   std::unique_ptr<Saving> saving;
+  std::unique_ptr<WorldWatch> watch;  // with --elastic
   if (!flags.save.empty()) {
     training::TrainingState state;
     state.seed = flags.trainer.seed;
     state.fingerprint = run_fingerprint(flags, input, layout);
+    state.settings = run_settings(flags);
     Result<std::unique_ptr<Saving>> made =
-        Saving::start(flags, state, layout.global_batch_size(), loaded, world);
+        Saving::start(flags, state, layout.global_batch_size(), loaded, so_far.losses > 0, world);
     if (!made.is_ok()) return made.status();
     saving = made.take();
+    if (flags.elastic && !so_far.census) {
+      Result<std::unique_ptr<training::Census>> census = open_census(flags.save, world);
+      if (!census.is_ok()) return census.status();
+      so_far.census = census.take();
+    }
+    if (flags.elastic) {
+      // From here on the watch begins it again. The other way round, it could begin before this.
+      so_far.census->rest();
+      Result<std::unique_ptr<WorldWatch>> started =
+          WorldWatch::start(world, *so_far.census, *messenger.value());
+      HDT_RETURN_IF_ERROR(all_ready(started.status(), world));
+      watch = started.take();
+    }
   }
 
   // 4. The model's part of this rank, perhaps slowed down, and the engine.
@@ -350,7 +380,12 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   Outcome outcome;
   if (resume) {
     HDT_RETURN_IF_ERROR(all_ready(load_tensors(*resume, *trainer.value()->optimizer()), world));
+    trainer.value()->restore_loss_scale(resume->state().loss_scale);
     outcome.done = resume->state().step;
+    if (rank == 0) {
+      for (const std::string& change : changed_settings(resume->state(), flags))
+        fmt::print(stderr, "hdt-train: warning: {}\n", change);
+    }
     resume.reset();  // its files are not needed any more
     if (rank == 0) fmt::print("goes on from {}, after step {}\n", loaded, outcome.done);
   } else if (origin.pretrained) {
@@ -358,8 +393,10 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
     if (rank == 0) fmt::print("begins with the model in {}\n", flags.load_hf);
     origin.pretrained.reset();
   }
+  if (saving) saving->prepare(*trainer.value()->optimizer());
   // 6. The steps.
-  const int64_t before = outcome.done;
+  so_far.begin(outcome.done, world.size());
+  if (reporter) reporter->go_on(std::move(so_far.points), outcome.done, so_far.first_world_size);
   const auto begin = std::chrono::steady_clock::now();
   const Run run{flags,
                 layout,
@@ -369,11 +406,18 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
                 reporter.get(),
                 saving.get(),
                 *evaluating.value(),
+                so_far,
                 loaded};
   Status trained = train(run, outcome);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   if (trained.is_ok() && !outcome.last.diverged && !outcome.difference && !outcome.stopped) {
     trained = run.in_step(outcome.done, [&] { return evaluating.value()->finish(outcome.done); }).status();
+  }
+
+  // A loss is no end where the others go on; so there is no report yet.
+  if (!trained.is_ok() && flags.elastic && world.async_error() != HDT_SUCCESS) {
+    if (reporter) so_far.points = reporter->break_off();
+    return trained;
   }
 
   // 7. The reports. They are written however the run has ended; an error of training is the more
@@ -385,7 +429,11 @@ Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, co
   if (outcome.difference)
     return difference_text(outcome.done, *outcome.difference, layout, run.newest_checkpoint());
   HDT_RETURN_IF_ERROR(written);
-  if (reporter) sum_up(flags, input, outcome, outcome.done - before, elapsed);
+  if (reporter) {
+    sum_up(flags, input, outcome, outcome.done - *so_far.first_step, so_far.elapsed());
+    if (so_far.losses > 0) fmt::print("{}", so_far.text());
+    HDT_RETURN_IF_ERROR(print_summary(flags, layout, reporter->summary(), devices.get(), elapsed, outcome));
+  }
   // Without the last checkpoint the work since the one before would be lost unnoticed.
   if (saving && !saving->failure().is_ok()) return saving->failure().message();
   if (reporter && saving) fmt::print("checkpoint: {}\n", saving->newest());

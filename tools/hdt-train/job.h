@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/flags.h"
+#include "tools/hdt-train/run_so_far.h"
 #include "tools/hdt-train/token_input.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/engine/layout.h"
@@ -21,10 +22,11 @@ struct Origin {
 };
 
 // Trains, saves, reports (on rank 0) and generates text. All ranks of `world` must call it with the same
-// flags and layout. The files of `origin` are closed when
-// they have been read. Returns "" after a complete run and after SIGTERM, or a message if training diverged
-// or the last checkpoint could not be saved, which is the same on all ranks. An error is this rank's own.
+// flags and layout. The files of `origin` are closed when they have been read. `so_far` is what the process
+// has seen of the run before, and all that it sees now. Returns "" after a complete run and after SIGTERM, or
+// a message if training diverged or the last checkpoint could not be saved, which is the same on all ranks.
+// An error is this rank's own.
 Result<std::string> run_job(const TrainFlags& flags, const TokenInput& input, const training::Layout& layout,
-                            Origin origin, Communicator& world);
+                            Origin origin, RunSoFar& so_far, Communicator& world);
 
 }  // namespace hdt::tools

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/hdt-train/run_summary.h"
 #include "training/engine/hdt_messenger.h"
 #include "training/engine/hdt_operation.h"
 
@@ -15,10 +16,8 @@ Status failure_of_step(int64_t step, const Status& failure, const training::Layo
   // It may not be known; the message is complete without it.
   const Status known = training::status_of([&] { lost = world.failed_rank(); });
   std::string who;
-  if (known.is_ok() && lost >= 0 && lost < layout.world_size()) {
-    const training::Position position = layout.position_of(lost);
-    who = fmt::format("because of rank {} (replica {}, stage {}): ", lost, position.replica, position.stage);
-  }
+  if (known.is_ok() && lost >= 0 && lost < layout.world_size())
+    who = fmt::format("because of {}: ", place_text(lost, layout));
   const std::string goes_on = newest_checkpoint.empty()
                                   ? "there is no checkpoint"
                                   : fmt::format("the newest checkpoint is {}", newest_checkpoint);

@@ -13,6 +13,7 @@
 #include "base/run_main.h"
 #include "hdt/hdt.hpp"
 #include "tools/hdt-train/agreement.h"
+#include "tools/hdt-train/elastic.h"
 #include "tools/hdt-train/emulation.h"
 #include "tools/hdt-train/flags.h"
 #include "tools/hdt-train/job.h"
@@ -63,8 +64,6 @@ int run(TrainFlags& flags, Communicator& world) {
   }
   const Status shards = training::check_shard_options(layout.value(), flags.trainer.shards);
   if (!shards.is_ok()) return refuse(rank, {shards.code(), "--optimizer-shard-weights: " + shards.message()});
-  const Status tied = check_tied_head(flags, layout.value());
-  if (!tied.is_ok()) return refuse(rank, tied);
   // A rank that cannot read the data must not leave the others waiting in their first operation.
   const Result<TokenInput> input = open_tokens(flags);
   Result<std::optional<training::Checkpoint>> resume = open_resume(flags, rank);
@@ -85,13 +84,14 @@ int run(TrainFlags& flags, Communicator& world) {
     if (!mine.is_ok() && of_rank_0.is_ok() && of_rank_0.value() == mine.message()) return refuse(rank, mine);
     if (!mine.is_ok()) return fail(kExitUsage, fmt::format("rank {}: {}", rank, mine.message()));
   }
+  bool speaks = false;
   const Result<std::string> wrong =
-      run_job(flags, input.value(), layout.value(),
-              {std::move(resume.value()), std::move(pretrained.value())}, world);
+      run_elastically(flags, input.value(), layout.value(),
+                      {std::move(resume.value()), std::move(pretrained.value())}, world, speaks);
   if (!wrong.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, wrong.status().to_string()));
   if (wrong.value().empty()) return 0;
-  // All ranks know the same, so rank 0 prints it.
-  return rank == 0 ? fail(kExitFailed, wrong.value()) : kExitFailed;
+  // All ranks know the same, so one prints it.
+  return speaks ? fail(kExitFailed, wrong.value()) : kExitFailed;
 }
 
 }  // namespace
@@ -101,7 +101,10 @@ int main(int argc, char** argv) {
   return hdt::run_main("hdt-train", hdt::tools::kExitFailed, [&] {
     hdt::tools::ParsedFlags parsed = hdt::tools::parse_flags(argc, argv);
     if (parsed.exit_status) return *parsed.exit_status;
-    hdt::Communicator world;
+    // 0 stands for the library's default. The groups of the layout have the world's deadline.
+    hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
+    config.timeout_ms = parsed.flags.timeout_minutes * 60'000;
+    hdt::Communicator world(&config);
     return hdt::tools::run(parsed.flags, world);
   });
 }

@@ -28,7 +28,6 @@ constexpr Switch kSwitches[] = {
     {"--use-cpu-initialization", "start values are the same on every device"},
     {"--attention-softmax-in-fp32", "it is in fp32 anyway"},
     {"--sequence-parallel", "it divides among tensor-parallel ranks, of which there is one"},
-    {"--accumulate-allreduce-grads-in-fp32", "they are, unless --grad-reduce-in-bf16 is given"},
     {"--overlap-grad-reduce", "gradients are reduced under the backward anyway"},
     {"--overlap-param-gather", "parameters are gathered under the next step anyway"},
     {"--overlap-p2p-communication", "it is overlapped anyway"},
@@ -48,21 +47,15 @@ constexpr Switch kSwitches[] = {
 };
 
 // A flag with a value that changes nothing.
-constexpr const char* kOfFp16 = "it belongs to --fp16";
 constexpr Switch kValues[] = {
     {"--transformer-impl", "there is one implementation"},
     {"--attention-backend", "there is one implementation"},
     {"--distributed-backend", "hdt-train communicates by HDT"},
-    {"--distributed-timeout-minutes", "HDT_TIMEOUT_MS is the deadline of an operation"},
     {"--num-workers", "data is mapped, not loaded"},
     {"--timing-log-level", "there are no levels"},
     {"--timing-log-option", "there are no options"},
     {"--tensorboard-log-interval", "every step is written"},
     {"--tensorboard-queue-size", "every step is written"},
-    {"--initial-loss-scale", kOfFp16},
-    {"--min-loss-scale", kOfFp16},
-    {"--loss-scale-window", kOfFp16},
-    {"--hysteresis", kOfFp16},
 };
 
 // A flag of which hdt-train has one value.
@@ -88,13 +81,12 @@ struct Missing {
   const char* reason;
 };
 constexpr Missing kMissing[] = {
-    {"--fp16", 0, "there is no fp16"},
     {"--fp8-format", 1, "there is no fp8"},
     {"--num-experts", 1, "there are no mixtures of experts"},
     {"--qk-layernorm", 0, "queries and keys have no norm"},
     {"--add-qkv-bias", 0, "LLaMA has no biases, and GPT-2 has all"},
     {"--squared-relu", 0, "LLaMA has SwiGLU, and GPT-2 has GELU"},
-    {"--apply-query-key-layer-scaling", 0, "it is for fp16"},
+    {"--apply-query-key-layer-scaling", 0, "scores are computed in fp32, also with --fp16"},
     {"--train-samples", 1, "expected --train-iters: a step's samples are fixed"},
     {"--lr-decay-samples", 1, "expected --lr-decay-iters"},
     {"--lr-warmup-samples", 1, "expected --lr-warmup-iters"},

@@ -19,6 +19,7 @@ using training::RopeScalingKind;
 constexpr int kMostOfAShape = 1'000'000;
 constexpr double kMostFactor = 1'000'000;
 constexpr double kMostRotaryBase = 1e12;
+constexpr double kMostDropout = 0.99;
 
 // Refuses all but the two.
 CLI::Validator one_of(const char* first, const char* second) {
@@ -47,14 +48,21 @@ void add_family(CLI::App& app, ModelFlags& model) {
   app.add_flag("--use-rotary-position-embeddings", model.rotary_positions,
                "LLaMA's positions are rotary anyway");
   app.add_flag("--disable-bias-linear", model.no_biases, "LLaMA has no biases anyway");
-  const auto none = [](std::string& text) {
-    double value = 0;
-    return CLI::detail::lexical_cast(text, value) && value == 0
-               ? std::string()
-               : fmt::format("'{}' given; expected 0: there is no dropout", text);
-  };
-  app.add_option("--attention-dropout", "only 0")->type_name("FLOAT")->check(CLI::Validator(none, ""));
-  app.add_option("--hidden-dropout", "only 0")->type_name("FLOAT")->check(CLI::Validator(none, ""));
+}
+
+// The default is none, as the default model is LLaMA; Megatron's is 0.1.
+void add_dropout(CLI::App& app, training::DropoutRates& dropout) {
+  app.add_option("--attention-dropout", dropout.attention,
+                 "probability with which an attention probability is dropped in training (Megatron's default "
+                 "is 0.1)")
+      ->check(number(0, kMostDropout))
+      ->capture_default_str();
+  app.add_option(
+         "--hidden-dropout", dropout.hidden,
+         "probability with which an element is dropped behind the embedding, and of what a layer adds "
+         "to its input (Megatron's default is 0.1)")
+      ->check(number(0, kMostDropout))
+      ->capture_default_str();
 }
 
 // GPT-2 has none of what these flags say.
@@ -88,8 +96,7 @@ void add_features(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
   app.add_option("--rope-scaling-factor", model.rope_scaling_factor, "by which --use-rope-scaling divides")
       ->check(number(1, kMostFactor))
       ->capture_default_str();
-  app.add_flag("--tie-embeddings-and-output-weights", model.tied,
-               "the head's matrix is the embedding; only where replicas have one stage");
+  app.add_flag("--tie-embeddings-and-output-weights", model.tied, "the head's matrix is the embedding");
   app.add_flag("--untie-embeddings-and-output-weights", model.untied, "embedding and head are two (default)");
 }
 
@@ -177,13 +184,14 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model) {
       ->check(positive);
   add_features(app, flags, model);
   add_family(app, model);
+  add_dropout(app, flags.dropout);
   app.add_option("--hf-config", model.config,
                  "take the model's sizes from this config.json of Hugging Face's library")
       ->type_name("FILE")
       ->check(path_name());
   app.add_option("--load-hf", flags.load_hf,
                  "start from the model in this folder of Hugging Face's library: config.json and "
-                 "safetensors files in fp32, bf16 or fp16; a checkpoint of --load is the later one")
+                 "safetensors files in fp32, bf16, fp16 or fp64; a checkpoint of --load is the later one")
       ->type_name("DIR")
       ->check(path_name());
 }
@@ -222,25 +230,8 @@ Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flag
     return {Code::kInvalidArgument,
             fmt::format("--kv-channels {}: expected --hidden-size {} / --num-attention-heads {}",
                         *model.kv_channels, shape.hidden_size, shape.num_attention_heads)};
-  // Profiling measures each unit alone.
-  if (!flags.profile_folder.empty() && shape.tied_head)
-    return {Code::kInvalidArgument,
-            "--profile: expected --untie-embeddings-and-output-weights: units are measured one by one"};
   if (!flags.profile_folder.empty() && !flags.load_hf.empty())
     return {Code::kInvalidArgument, "--load-hf: only for training; for --profile there is --hf-config"};
-  return Status::ok();
-}
-
-Status check_tied_head(const TrainFlags& flags, const training::Layout& layout) {
-  if (!flags.shape.tied_head) return Status::ok();
-  for (int replica = 0; replica < layout.num_replicas(); ++replica) {
-    if (layout.replica(replica).stages() == 1) continue;
-    return {Code::kInvalidArgument,
-            fmt::format("replica {} has {} stages, but the model's embedding and head are one tensor, which "
-                        "one rank must hold: give each replica one stage, or a model whose embedding and "
-                        "head are two (--untie-embeddings-and-output-weights)",
-                        replica, layout.replica(replica).stages())};
-  }
   return Status::ok();
 }
 

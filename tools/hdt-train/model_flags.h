@@ -36,7 +36,4 @@ void add_model(CLI::App& app, TrainFlags& flags, ModelFlags& model);
 // kInvalidArgument names the flags that contradict each other, the plan or config.json, with both values.
 Status take_model(const CLI::App& app, const ModelFlags& model, TrainFlags& flags);
 
-// kInvalidArgument: embedding and head are one tensor, and the layout has them on different ranks.
-Status check_tied_head(const TrainFlags& flags, const training::Layout& layout);
-
 }  // namespace hdt::tools

@@ -97,7 +97,8 @@ Status follow(Sums& sums) {
 // Seconds of a forward and a backward of one unit, with the largest micro-batch of the profile.
 double unit_seconds(const TrainFlags& flags, training::UnitRange units, double slow_down) {
   UnitTiming timing;
-  time_units(flags.shape, units, flags.profile_micro_batch_sizes.back(), slow_down, timing);
+  time_units(flags.shape, units, flags.types(), flags.profile_micro_batch_sizes.back(), slow_down, false,
+             timing);
   return median(timing.forward) + median(timing.backward);
 }
 

@@ -11,6 +11,33 @@
 
 namespace hdt::tools {
 
+namespace {
+
+// Sharded optimizer states: what the plan says, or what the flags say beside a plan that leaves it open. The
+// plan has it then, too, since predictions of the run are made from it.
+Status take_shards(plan::Plan& plan, TrainFlags& flags) {
+  training::ShardOptions& shards = flags.trainer.shards;
+  shards.sharded = shards.sharded || plan.runtime.use_distributed_optimizer;
+  plan.runtime.use_distributed_optimizer = shards.sharded;
+  const bool has_weights = plan::has_shard_weights(plan);
+  if (has_weights && !shards.weights.empty())
+    return {Code::kInvalidArgument,
+            "--optimizer-shard-weights and --plan exclude each other: the plan says it"};
+  // A plan numbers its workers as ranks are.
+  size_t rank = 0;
+  for (plan::Replica& replica : plan.replicas) {
+    for (plan::Stage& stage : replica.stages) {
+      if (has_weights) shards.weights.push_back(stage.optimizer_shard_weight);
+      // Another number of weights than ranks is refused later, with what it should be.
+      if (!has_weights && rank < shards.weights.size()) stage.optimizer_shard_weight = shards.weights[rank];
+      ++rank;
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
 Status take_plan(const CLI::App& app, TrainFlags& flags) {
   const std::string& path = flags.plan_path;
   Result<plan::Plan> read = plan::read_plan(path);
@@ -23,9 +50,9 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   for (const char* flag :
        {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--hetero-pipeline-stages",
         "--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage",
-        "--use-tp-pp-dp-mapping", "--micro-batch-size", "--micro-batch-size-per-dp",
-        "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule", "--recompute-granularity",
-        "--recompute-method", "--recompute-num-layers"}) {
+        "--pipeline-model-parallel-layout", "--use-tp-pp-dp-mapping", "--micro-batch-size",
+        "--micro-batch-size-per-dp", "--num-micro-batches-per-dp", "--ddp-bucket-size", "--schedule",
+        "--recompute-granularity", "--recompute-method", "--recompute-num-layers"}) {
     if (app.get_option(flag)->count() > 0)
       return {Code::kInvalidArgument,
               fmt::format("{} and --plan exclude each other: the plan says it", flag)};
@@ -42,12 +69,14 @@ Status take_plan(const CLI::App& app, TrainFlags& flags) {
   flags.layout.num_layers = layers;
   // A plan numbers its workers replica by replica.
   flags.layout.use_tp_pp_dp_mapping = true;
-  // The plan counts bytes, and the engine counts 32-bit floats.
-  flags.trainer.bucket_elements =
-      std::max<size_t>(1, static_cast<size_t>(plan.runtime.bucket_bytes) / sizeof(float));
   flags.trainer.schedule = plan.runtime.schedule;
+  HDT_RETURN_IF_ERROR(take_shards(plan, flags));
   flags.plan = std::move(plan);
   return Status::ok();
+}
+
+size_t bucket_elements(const plan::Plan& plan, training::NumberType gradients) {
+  return std::max<size_t>(1, static_cast<size_t>(plan.runtime.bucket_bytes) / training::bytes_of(gradients));
 }
 
 namespace {
@@ -68,9 +97,8 @@ Status check_schedule(const TrainFlags& flags, const training::Layout& layout) {
           "--num-virtual-stages-per-pipeline-rank 2, or use --schedule 1f1b"};
 }
 
-}  // namespace
-
-Result<training::Layout> make_run_layout(const TrainFlags& flags) {
+// By the numbers of its layers.
+Result<training::Layout> make_layout_of_model(const TrainFlags& flags) {
   if (!flags.plan) {
     Result<training::Layout> made = training::make_layout(flags.layout);
     if (made.is_ok()) HDT_RETURN_IF_ERROR(check_schedule(flags, made.value()));
@@ -85,8 +113,27 @@ Result<training::Layout> make_run_layout(const TrainFlags& flags) {
                   flags.plan_path, layout.world_size(), flags.layout.world_size));
 }
 
+}  // namespace
+
+Result<training::Layout> make_run_layout(const TrainFlags& flags) {
+  Result<training::Layout> made = make_layout_of_model(flags);
+  if (!made.is_ok() || !flags.shape.tied_head) return made;
+  return made.value().with_tied_unit();
+}
+
+namespace {
+
+const plan::Stage& stage_of_plan(const TrainFlags& flags, training::Position position) {
+  return flags.plan->replicas[position.replica].stages[position.stage];
+}
+
+}  // namespace
+
 int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, training::Position position) {
-  if (flags.plan) return flags.plan->replicas[position.replica].stages[position.stage].recomputed_layers;
+  if (flags.plan) {
+    const plan::Stage& stage = stage_of_plan(flags, position);
+    return stage.attention_only ? 0 : stage.recomputed_of(position.chunk);
+  }
   // The first layers of the stage, chunk after chunk.
   const training::Replica& replica = layout.replica(position.replica);
   int before = 0;
@@ -94,6 +141,17 @@ int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, t
     before += replica.stage_layers[chunk * replica.stages() + position.stage];
   return std::clamp(flags.recomputed_layers - before, 0,
                     replica.stage_layers[position.chunk * replica.stages() + position.stage]);
+}
+
+int recomputed_attentions(const TrainFlags& flags, const training::Layout& layout,
+                          training::Position position) {
+  if (flags.plan) {
+    const plan::Stage& stage = stage_of_plan(flags, position);
+    return stage.attention_only ? stage.recomputed_of(position.chunk) : 0;
+  }
+  const training::Replica& replica = layout.replica(position.replica);
+  return flags.recompute_attention ? replica.stage_layers[position.chunk * replica.stages() + position.stage]
+                                   : 0;
 }
 
 }  // namespace hdt::tools

@@ -1,8 +1,6 @@
 // pretrained.cc: see pretrained.h.
 #include "tools/hdt-train/pretrained.h"
 
-#include <vector>
-
 namespace hdt::tools {
 
 Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlags& flags) {
@@ -15,9 +13,10 @@ Result<std::optional<training::PretrainedModel>> open_pretrained(const TrainFlag
 
 Status load_parameters(const training::PretrainedModel& model, const training::Optimizer& optimizer) {
   for (const training::TensorState& tensor : optimizer.tensors()) {
-    std::vector<float> parameters(tensor.parameters.size());
-    HDT_RETURN_IF_ERROR(model.read(*tensor.info, parameters));
-    training::set_parameters(tensor, parameters);
+    const training::TypedMemory parameters =
+        training::plain_memory(tensor.master.type(), tensor.parameters.size());
+    HDT_RETURN_IF_ERROR(model.read(*tensor.info, parameters.span()));
+    training::set_parameters(tensor, parameters.span());
   }
   return Status::ok();
 }

@@ -18,10 +18,12 @@
 #include "base/median.h"
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/link_timing.h"
+#include "tools/hdt-train/memory_check.h"
 #include "tools/hdt-train/overlap_timing.h"
 #include "tools/hdt-train/unit_timing.h"
 #include "training/engine/hdt_operation.h"
 #include "training/plan/describe/toml_files.h"
+#include "training/torch/tensor_names.h"
 #include "training/torch/torch_stage.h"
 
 namespace hdt::tools {
@@ -65,6 +67,7 @@ struct UnitKind {
   const char* name;
   training::UnitRange measured;
   int count;
+  bool has_attention = false;
 };
 
 // Several layers in a row, if the model has them. As in a real stage, their weights then come from
@@ -74,45 +77,59 @@ constexpr int kMeasuredLayers = 4;
 std::array<UnitKind, 3> kinds_of(const training::ModelShape& shape) {
   const int head = shape.num_layers + 1;
   return {{{"embedding", {0, 1}, 1},
-           {"layer", {1, std::min(shape.num_layers, kMeasuredLayers) + 1}, shape.num_layers},
+           {"layer", {1, std::min(shape.num_layers, kMeasuredLayers) + 1}, shape.num_layers, true},
            {"head", {head, head + 1}, 1}}};
-}
-
-// The model's file. Its layer kinds have the names under which add_compute() measures them.
-plan::Model model_of(const training::ModelShape& shape) {
-  plan::Model model;
-  model.name = fmt::format("{}-{}x{}", shape.family == training::ModelFamily::kGpt2 ? "gpt2" : "llama",
-                           shape.num_layers, shape.hidden_size);
-  model.state_factor = 4;  // weight, gradient, two moments, all fp32
-  const int64_t output = shape.sequence_length * shape.hidden_size * static_cast<int64_t>(sizeof(float));
-  for (const UnitKind& kind : kinds_of(shape)) {
-    const auto bytes = static_cast<int64_t>(unit_elements(shape, kind.measured.first) * sizeof(float));
-    model.layers.push_back({kind.name, kind.count, output, {{1, bytes}}});
-  }
-  return model;
 }
 
 // Everything is measured in rounds. A machine that is disturbed for a while then disturbs all figures a
 // little, and none much.
 constexpr int kRounds = 5;
 
+// The timings of a layer kind; `attention_again` is measured of layers alone.
+struct KindTiming {
+  UnitTiming kept;
+  UnitTiming attention_again;
+};
+
+// Both one after the other, so that what disturbs the machine for a while disturbs both.
+void time_kind(const TrainFlags& flags, const UnitKind& kind, int micro_batch_size, double slow_down,
+               KindTiming& timing) {
+  const auto time = [&](bool attention_again, UnitTiming& into) {
+    time_units(flags.shape, kind.measured, flags.types(), micro_batch_size, slow_down, attention_again, into);
+  };
+  time(false, timing.kept);
+  if (kind.has_attention) time(true, timing.attention_again);
+}
+
+// The differences between the two timings. A short forward of attention may be lost in what a machine's times
+// vary by. The profile has positive times only, so the difference is at least one nanosecond.
+plan::RecomputedAttention recomputed_attention(const KindTiming& timing) {
+  constexpr double kLeastSeconds = 1e-9;
+  const double kept = median(timing.kept.forward) + median(timing.kept.backward);
+  const double again = median(timing.attention_again.forward) + median(timing.attention_again.backward);
+  return {std::max(kLeastSeconds, again - kept),
+          std::min(timing.kept.activation_bytes, timing.attention_again.activation_bytes)};
+}
+
 // Measures computation and fills profile.compute, rank 0 only.
 void add_compute(const TrainFlags& flags, plan::Profile& profile) {
-  std::map<plan::ComputeKey, UnitTiming> timings;
+  std::map<plan::ComputeKey, KindTiming> timings;
   // Parameters of the whole model.
   size_t elements = 0;
   for (const UnitKind& kind : kinds_of(flags.shape))
     elements += kind.count * unit_elements(flags.shape, kind.measured.first);
+  // The embedding and the head of the model have a tied matrix once.
+  if (flags.shape.tied_head)
+    elements -= training::elements_of(training::named_tensors(flags.shape, training::kTiedUnit));
   // Seconds of an update of the whole model. A unit alone would stay in the caches.
   std::vector<double> updates;
   // In each round everything is measured once.
   for (int round = 0; round < kRounds; ++round) {
-    updates.push_back(time_update(elements));
+    updates.push_back(time_update(elements, flags.types()));
     for (const UnitKind& kind : kinds_of(flags.shape)) {
       for (const EmulatedDevice& device : flags.profile_devices) {
         for (const int size : flags.profile_micro_batch_sizes)
-          time_units(flags.shape, kind.measured, size, device.slow_down,
-                     timings[{device.name, kind.name, 1, size}]);
+          time_kind(flags, kind, size, device.slow_down, timings[{device.name, kind.name, 1, size}]);
       }
     }
     fmt::print("round {} of {}\n", round + 1, kRounds);
@@ -125,14 +142,21 @@ void add_compute(const TrainFlags& flags, plan::Profile& profile) {
                            static_cast<double>(unit_elements(flags.shape, kind.measured.first)) /
                            static_cast<double>(elements);
   for (const auto& [key, timing] : timings) {
-    const double forward = median(timing.forward);
-    const double backward = median(timing.backward);
+    const double forward = median(timing.kept.forward);
+    const double backward = median(timing.kept.backward);
     const double update = update_of.at(key.layer);
     // These are halves and not measurements: autograd computes both gradients together. 1F1B needs only
     // their sum.
-    profile.compute[key] = {forward, backward / 2, backward / 2, update, timing.activation_bytes};
+    plan::LayerCost& cost = profile.compute[key];
+    cost = {forward, backward / 2, backward / 2, update, timing.kept.activation_bytes};
     fmt::print("{:<12} {:<10} {:>3} samples: forward {:8.3f} ms, backward {:8.3f} ms, update {:.3f} ms\n",
                key.device, key.layer, key.micro_batch_size, 1e3 * forward, 1e3 * backward, 1e3 * update);
+    if (timing.attention_again.forward.empty()) continue;
+    cost.recomputed_attention = recomputed_attention(timing);
+    fmt::print("{:<12} {:<10} {:>3} samples: attention again {:.3f} ms, keeps {:.1f} % of the activations\n",
+               key.device, key.layer, key.micro_batch_size, 1e3 * cost.recomputed_attention->more_seconds,
+               100 * static_cast<double>(cost.recomputed_attention->activation_bytes) /
+                   static_cast<double>(cost.activation_bytes));
   }
 }
 
@@ -207,6 +231,34 @@ Status prepare_folder(const std::string& folder) {
 
 }  // namespace
 
+// The model's file. Its layer kinds have the names under which add_compute() measures them.
+namespace {
+
+int64_t tied_elements(const training::ModelShape& shape) {
+  return static_cast<int64_t>(training::elements_of(training::named_tensors(shape, training::kTiedUnit)));
+}
+
+}  // namespace
+
+plan::Model profiled_model(const TrainFlags& flags) {
+  const training::ModelShape& shape = flags.shape;
+  plan::Model model;
+  model.name = fmt::format("{}-{}x{}", shape.family == training::ModelFamily::kGpt2 ? "gpt2" : "llama",
+                           shape.num_layers, shape.hidden_size);
+  model.types = flags.types();
+  const auto each = static_cast<int64_t>(training::bytes_of(model.types.parameters));
+  const BytesOfParameter kept = bytes_of_parameter(model.types);
+  model.state_factor = (kept.everywhere + kept.states + kept.copies) / static_cast<double>(each);
+  model.optimizer_factor = kept.states / static_cast<double>(each);
+  const int64_t output = shape.sequence_length * shape.hidden_size * each;
+  for (const UnitKind& kind : kinds_of(shape)) {
+    const int64_t bytes = static_cast<int64_t>(unit_elements(shape, kind.measured.first)) * each;
+    model.layers.push_back({kind.name, kind.count, output, {{1, bytes}}});
+  }
+  if (shape.tied_head) model.tied_parameter_bytes = {{1, tied_elements(shape) * each}};
+  return model;
+}
+
 Status run_profile(const TrainFlags& flags, Communicator& world) {
   training::set_torch_threads(flags.threads);
   const int rank = world.rank();
@@ -226,7 +278,7 @@ Status run_profile(const TrainFlags& flags, Communicator& world) {
   HDT_RETURN_IF_ERROR(write_file_atomically(flags.profile_folder + kProfileFile,
                                             remarks(flags, links) + plan::to_toml(profile)));
   HDT_RETURN_IF_ERROR(
-      write_file_atomically(flags.profile_folder + kModelFile, plan::to_toml(model_of(flags.shape))));
+      write_file_atomically(flags.profile_folder + kModelFile, plan::to_toml(profiled_model(flags))));
   fmt::print("written: {0}/profile.toml, {0}/model.toml\n", flags.profile_folder);
   return Status::ok();
 }

@@ -1,4 +1,4 @@
-// recompute_flags.cc: which layers of a stage are computed again for their backward.
+// recompute_flags.cc: what a stage computes again for its backward.
 //
 // Megatron's values that the engine does not have are read, and refused by name: its scripts name them, and
 // to ignore them would need more memory than the script counts on.
@@ -21,9 +21,11 @@ Status refuse(std::string reason) { return {Code::kInvalidArgument, std::move(re
 }  // namespace
 
 void add_recomputation(CLI::App& app, RecomputeFlags& recompute) {
-  app.add_option("--recompute-granularity", recompute.granularity,
-                 "full: some layers keep only their input, and their backward runs their forward again: less "
-                 "memory, more time, the same bits (default: all layers keep their activations)")
+  app.add_option(
+         "--recompute-granularity", recompute.granularity,
+         "less memory, more time, the same bits. full: some layers keep only their input, and their "
+         "backward runs their forward again; selective: all layers keep queries, keys and values, and "
+         "compute attention again (default: all layers keep their activations)")
       ->type_name("NAME");
   app.add_option("--recompute-method", recompute.method,
                  "block: the first --recompute-num-layers layers of each stage; uniform: every layer")
@@ -41,9 +43,17 @@ Status take_recomputation(const RecomputeFlags& recompute, TrainFlags& flags) {
     return refuse(fmt::format("{}: expected --recompute-granularity full, found none",
                               method.empty() ? "--recompute-num-layers" : "--recompute-method"));
   }
+  if (granularity == "selective") {
+    if (!method.empty() || recompute.num_layers)
+      return refuse(
+          fmt::format("{}: expected none with --recompute-granularity selective, which is of all layers",
+                      method.empty() ? "--recompute-num-layers" : "--recompute-method"));
+    flags.recompute_attention = true;
+    return Status::ok();
+  }
   if (granularity != "full")
-    return refuse(fmt::format(
-        "--recompute-granularity: '{}' given, expected full: whole layers are recomputed", granularity));
+    return refuse(
+        fmt::format("--recompute-granularity: '{}' given, expected full or selective", granularity));
   if (method == "uniform") {
     // Megatron's chunks of several layers would keep fewer inputs, and need all graphs of a chunk at once.
     if (recompute.num_layers.value_or(1) != 1)

@@ -20,8 +20,8 @@ struct RecomputeFlags {
 // Adds the flags. `recompute` must outlive the parsing.
 void add_recomputation(CLI::App& app, RecomputeFlags& recompute);
 
-// After parsing: fills in flags.recomputed_layers. kInvalidArgument names a flag that is missing, or a value
-// that the engine does not have, and what is accepted.
+// After parsing: fills in flags.recomputed_layers and flags.recompute_attention. kInvalidArgument names a
+// flag that is missing, or a value that the engine does not have, and what is accepted.
 Status take_recomputation(const RecomputeFlags& recompute, TrainFlags& flags);
 
 }  // namespace hdt::tools

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "base/atomic_file.h"
 
@@ -27,13 +30,34 @@ training::ProgressLine::Options progress_options(const TrainFlags& flags) {
   return options;
 }
 
+std::array<std::pair<std::string_view, double>, 5> named(const training::TimeShares& shares) {
+  return {{{"compute", shares.compute},
+           {"pp", shares.pp},
+           {"dp", shares.dp},
+           {"optimizer", shares.optimizer},
+           {"other", shares.other}}};
+}
+
+// The shares, and the slowest rank where it is clearly slower.
+std::string times_text(std::span<const training::StepTimes> ranks, const training::Layout& layout) {
+  const auto shares = training::shares_of(ranks);
+  if (!shares) return "";
+  std::string text = training::to_text(*shares);
+  const auto slowest = training::slowest_rank(ranks);
+  if (slowest && slowest->is_clear())
+    text += fmt::format(" | slowest {}: {:.1f} x", place_text(slowest->rank, layout), slowest->factor);
+  return text;
+}
+
 }  // namespace
 
-Reporter::Reporter(const TrainFlags& flags) : flags_(flags), progress_(std::cout, progress_options(flags)) {}
+Reporter::Reporter(const TrainFlags& flags, const training::Layout& layout)
+    : flags_(flags), layout_(layout), progress_(std::cout, progress_options(flags)) {}
 
 // Tries or opens the outputs in the order of their flags; nothing is written yet.
-Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags, bool goes_on) {
-  std::unique_ptr<Reporter> reporter(new Reporter(flags));
+Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags, const training::Layout& layout,
+                                                 bool goes_on) {
+  std::unique_ptr<Reporter> reporter(new Reporter(flags, layout));
   if (!flags.loss_curve.empty()) {
     const Status writable = check_writable(flags.loss_curve);
     if (!writable.is_ok()) return Status(writable.code(), "--loss-curve: " + writable.message());
@@ -52,30 +76,67 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const TrainFlags& flags, bool g
   return reporter;
 }
 
-Status Reporter::step_done(int64_t done, const training::StepResult& result, double seconds) {
+Status Reporter::step_done(int64_t done, const training::StepResult& result, double seconds,
+                           std::span<const double> peak_memory) {
+  summary_.step_done(result, seconds, peak_memory);
+  recent_.add(result.times);
   // The progress line decides for itself whether this step is shown.
+  const std::string times = times_text(recent_.ranks(), layout_) + ranks_left_;
   progress_.step_done({.step = done,
                        .loss = result.loss,
                        .tokens = result.tokens,
                        .learning_rate = result.learning_rate,
-                       .gradient_norm = result.gradient_norm});
+                       .gradient_norm = result.gradient_norm,
+                       .times = times,
+                       .loss_scale = result.loss_scale,
+                       .skipped_steps = result.skipped_steps});
   curve_.points.push_back({done, result.loss});
-  if (events_) {
-    HDT_RETURN_IF_ERROR(events_->add_scalar("lm loss", done, result.loss));
-    HDT_RETURN_IF_ERROR(events_->add_scalar("learning-rate", done, result.learning_rate));
-    HDT_RETURN_IF_ERROR(events_->add_scalar("grad-norm", done, result.gradient_norm));
-    if (const auto rate = progress_.tokens_per_second()) {
-      HDT_RETURN_IF_ERROR(events_->add_scalar("tokens-per-second", done, *rate));
-    }
-    // A run that is killed keeps what it has done.
-    HDT_RETURN_IF_ERROR(events_->flush());
+  HDT_RETURN_IF_ERROR(add_events(done, result, seconds));
+  nlohmann::ordered_json line = {{"step", done},
+                                 {"loss", result.loss},
+                                 {"tokens", result.tokens},
+                                 {"grad_norm", result.gradient_norm},
+                                 {"learning_rate", result.learning_rate},
+                                 {"seconds", seconds}};
+  // JSON has no infinities.
+  if (!std::isfinite(result.gradient_norm)) line["grad_norm"] = nullptr;
+  if (result.loss_scale > 0) {
+    line["loss_scale"] = result.loss_scale;
+    line["skipped"] = result.skipped;
+    line["skipped_steps"] = result.skipped_steps;
   }
-  return log({{"step", done},
-              {"loss", result.loss},
-              {"tokens", result.tokens},
-              {"grad_norm", result.gradient_norm},
-              {"learning_rate", result.learning_rate},
-              {"seconds", seconds}});
+  if (const auto shares = training::shares_of(result.times)) {
+    for (const auto& [name, share] : named(*shares)) line[std::string(name) + "_share"] = share;
+  }
+  if (const auto slowest = training::slowest_rank(result.times)) {
+    line["slowest_rank"] = slowest->rank;
+    line["slowest_factor"] = slowest->factor;
+  }
+  if (summary_.peak_memory().bytes > 0)
+    line["peak_memory_bytes"] = static_cast<int64_t>(summary_.peak_memory().bytes);
+  return log(line);
+}
+
+// Names are Megatron's where it has such a curve; of memory it knows that of GPUs only.
+Status Reporter::add_events(int64_t done, const training::StepResult& result, double seconds) {
+  if (!events_) return Status::ok();
+  HDT_RETURN_IF_ERROR(events_->add_scalar("lm loss", done, result.loss));
+  HDT_RETURN_IF_ERROR(events_->add_scalar("learning-rate", done, result.learning_rate));
+  HDT_RETURN_IF_ERROR(events_->add_scalar("grad-norm", done, result.gradient_norm));
+  HDT_RETURN_IF_ERROR(events_->add_scalar("iteration-time", done, seconds));
+  if (result.loss_scale > 0) HDT_RETURN_IF_ERROR(events_->add_scalar("loss-scale", done, result.loss_scale));
+  if (const auto rate = progress_.tokens_per_second()) {
+    HDT_RETURN_IF_ERROR(events_->add_scalar("tokens-per-second", done, *rate));
+  }
+  if (const auto shares = training::shares_of(result.times)) {
+    for (const auto& [name, share] : named(*shares))
+      HDT_RETURN_IF_ERROR(events_->add_scalar(std::string(name) + "-share", done, share));
+    HDT_RETURN_IF_ERROR(events_->add_scalar("communication-share", done, shares->pp + shares->dp));
+  }
+  if (summary_.peak_memory().bytes > 0)
+    HDT_RETURN_IF_ERROR(events_->add_scalar("mem-max-resident-bytes", done, summary_.peak_memory().bytes));
+  // A run that is killed keeps what it has done.
+  return events_->flush();
 }
 
 Status Reporter::log(const nlohmann::ordered_json& line) {
@@ -105,6 +166,18 @@ Status Reporter::evaluated(training::DataPart part, int64_t done, const training
               {name + "_loss", result.loss},
               {name + "_perplexity", perplexity},
               {name + "_tokens", result.tokens}});
+}
+
+void Reporter::go_on(std::vector<training::LossPoint> points, int64_t done, int first_world_size) {
+  std::erase_if(points, [done](const training::LossPoint& point) { return point.step > done; });
+  curve_.points = std::move(points);
+  if (layout_.world_size() < first_world_size)
+    ranks_left_ = fmt::format(" | {} of {} ranks", layout_.world_size(), first_world_size);
+}
+
+std::vector<training::LossPoint> Reporter::break_off() {
+  progress_.finish();
+  return std::move(curve_.points);
 }
 
 Status Reporter::finish(const std::string& subtitle, double unigram_entropy) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "tools/hdt-train/document_flags.h"
 #include "training/torch/tensor_names.h"
 
 namespace hdt::tools {
@@ -53,8 +54,9 @@ std::string differing_tensors(const Checkpoint& checkpoint, const std::vector<Te
     const auto found = checkpoint.tensors().find(name);
     if (found == checkpoint.tensors().end()) {
       differences.push_back(fmt::format("{} is missing", name));
-    } else if (found->second.shape != shape || found->second.dtype != training::Dtype::kF32) {
-      differences.push_back(fmt::format("{} is {} {} there and F32 {} here", name,
+    } else if (found->second.shape != shape || (found->second.dtype != training::Dtype::kF32 &&
+                                                found->second.dtype != training::Dtype::kF64)) {
+      differences.push_back(fmt::format("{} is {} {} there and F32 or F64 {} here", name,
                                         training::dtype_name(found->second.dtype), found->second.shape,
                                         shape));
     }
@@ -106,8 +108,38 @@ std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, cons
   facts.insert({{"seq-length", std::to_string(flags.shape.sequence_length)},
                 {"global-batch-size", std::to_string(layout.global_batch_size())},
                 {"seed", std::to_string(flags.trainer.seed)},
-                {kData, input.identity() + (flags.eod_mask_loss ? ", --eod-mask-loss" : "")}});
+                {kData, input.identity() + document_flags(flags)}});
+  const training::DropoutRates& dropout = flags.dropout;
+  if (dropout.attention > 0) facts.emplace("attention-dropout", fmt::format("{}", dropout.attention));
+  if (dropout.hidden > 0) facts.emplace("hidden-dropout", fmt::format("{}", dropout.hidden));
   return facts;
+}
+
+std::map<std::string, std::string> run_settings(const TrainFlags& flags) {
+  const training::LearningRateOptions& rate = flags.trainer.learning_rate;
+  const training::AdamWOptions& adamw = flags.trainer.adamw;
+  const auto text = [](auto value) { return fmt::format("{}", value); };
+  return {{"lr", text(rate.peak)},
+          {"min-lr", text(rate.minimum)},
+          {"lr-warmup-iters", text(rate.warmup_steps)},
+          {"lr-decay-iters", text(rate.total_steps)},
+          {"lr-decay-style", training::learning_rate_decay_name(rate.decay)},
+          {"weight-decay", text(adamw.weight_decay)},
+          {"adam-beta1", text(adamw.beta1)},
+          {"adam-beta2", text(adamw.beta2)},
+          {"adam-eps", text(adamw.epsilon)},
+          {"clip-grad", text(flags.trainer.clip_gradient_norm)}};
+}
+
+std::vector<std::string> changed_settings(const training::TrainingState& state, const TrainFlags& flags) {
+  std::vector<std::string> changes;
+  for (const auto& [key, here] : run_settings(flags)) {
+    const auto there = state.settings.find(key);
+    if (there == state.settings.end() || there->second == here) continue;
+    changes.push_back(fmt::format("--{} {}: the checkpoint's run had {}; from step {} on it is {}", key, here,
+                                  there->second, state.step + 1, here));
+  }
+  return changes;
 }
 
 Status check_resume(const Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,
@@ -137,11 +169,12 @@ training::TrainedTensor trained_tensor(const training::TensorState& tensor) {
 
 Status load_tensors(Checkpoint& checkpoint, const training::Optimizer& optimizer) {
   for (const training::TensorState& tensor : optimizer.tensors()) {
-    std::vector<float> parameters(tensor.parameters.size());
+    const training::TypedMemory parameters =
+        training::plain_memory(tensor.master.type(), tensor.parameters.size());
     training::TrainedTensor read = trained_tensor(tensor);
-    read.parameters = parameters;
+    read.parameters = parameters.span();
     HDT_RETURN_IF_ERROR(training::read_trained(checkpoint, read));
-    training::set_parameters(tensor, parameters);
+    training::set_parameters(tensor, parameters.span());
   }
   return Status::ok();
 }

@@ -25,6 +25,13 @@ Result<std::optional<training::Checkpoint>> open_resume(const TrainFlags& flags,
 std::map<std::string, std::string> run_fingerprint(const TrainFlags& flags, const TokenInput& input,
                                                    const training::Layout& layout);
 
+// Settings that a run may change when it goes on: those of the learning rate and of the optimizer, by their
+// flags.
+std::map<std::string, std::string> run_settings(const TrainFlags& flags);
+// A line for each setting that the run of the checkpoint had with another value. Empty if they are the same,
+// or the checkpoint has none.
+std::vector<std::string> changed_settings(const training::TrainingState& state, const TrainFlags& flags);
+
 // Whether this run may go on from the checkpoint. kMismatch names every flag that differs, with both values,
 // or the tensors that are missing, too many or of another shape. The same on all ranks.
 Status check_resume(const training::Checkpoint& checkpoint, const TrainFlags& flags, const TokenInput& input,

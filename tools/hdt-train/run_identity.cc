@@ -8,6 +8,8 @@
 #include <array>
 #include <string>
 
+#include "tools/hdt-train/document_flags.h"
+
 namespace hdt::tools {
 namespace {
 
@@ -29,6 +31,14 @@ Status check_same(const std::string& mine, const std::string& what, training::Me
           fmt::format("ranks were started with different {}; this rank has: {}", what, mine)};
 }
 
+std::string loss_scale_text(const TrainFlags& flags) {
+  if (!flags.trainer.loss_scale) return "";
+  const training::LossScaleOptions& scale = *flags.trainer.loss_scale;
+  if (!scale.is_dynamic()) return fmt::format(", loss scale {}", scale.constant);
+  return fmt::format(", loss scale from {} down to {}, window {}, hysteresis {}", scale.initial,
+                     scale.minimum, scale.window, scale.hysteresis);
+}
+
 }  // namespace
 
 Status check_same_run(const TrainFlags& flags, const training::Layout& layout, const std::string& data,
@@ -38,9 +48,12 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
     model += fmt::format(", {} {}", key, value);
   HDT_RETURN_IF_ERROR(check_same(model, "models", messenger));
   HDT_RETURN_IF_ERROR(
-      check_same(fmt::format("parameters {}, gradients {}", training::number_type_name(flags.type),
-                             training::number_type_name(flags.trainer.gradients)),
+      check_same(fmt::format("parameters {}, gradients {}{}", training::number_type_name(flags.type),
+                             training::number_type_name(flags.trainer.gradients), loss_scale_text(flags)),
                  "types of numbers", messenger));
+  HDT_RETURN_IF_ERROR(
+      check_same(fmt::format("attention {}, hidden {}", flags.dropout.attention, flags.dropout.hidden),
+                 "dropout", messenger));
   HDT_RETURN_IF_ERROR(check_same(flags.load_hf.empty() ? "none" : "one", "models to begin with", messenger));
   // Everything that decides which rank holds what.
   std::string replicas = flags.layout.use_tp_pp_dp_mapping ? "tp-pp-dp" : "tp-dp-pp";
@@ -67,9 +80,10 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
                                                : fmt::format("{}", fmt::join(trainer.shards.weights, " ")))
                              : "none",
       "shards of the optimizer", messenger));
-  HDT_RETURN_IF_ERROR(
-      check_same(flags.save.empty() ? "none" : fmt::format("every {} steps", flags.save_interval),
-                 "checkpoints to save", messenger));
+  HDT_RETURN_IF_ERROR(check_same(flags.save.empty() ? "none"
+                                                    : fmt::format("every {} steps{}", flags.save_interval,
+                                                                  flags.elastic ? ", elastic" : ""),
+                                 "checkpoints to save", messenger));
   HDT_RETURN_IF_ERROR(
       check_same(fmt::format("every {} steps", flags.check_weights), "checks of weights", messenger));
   HDT_RETURN_IF_ERROR(
@@ -77,7 +91,7 @@ Status check_same_run(const TrainFlags& flags, const training::Layout& layout, c
                              flags.sample_tokens, flags.sampling.temperature, flags.sampling.top_k,
                              flags.sampling.top_p, flags.sample_prompt),
                  "sampling", messenger));
-  HDT_RETURN_IF_ERROR(check_same(data + (flags.eod_mask_loss ? ", --eod-mask-loss" : ""), "data", messenger));
+  HDT_RETURN_IF_ERROR(check_same(data + document_flags(flags), "data", messenger));
   HDT_RETURN_IF_ERROR(check_same(
       flags.has_split ? fmt::format("{} batches every {} steps", flags.eval_iters, flags.eval_interval)
                       : "none",

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -43,6 +45,23 @@ std::vector<training::ExpectedTensor> expected_tensors(const training::ModelShap
   return expected;
 }
 
+// A process that has been killed holds its lock until the kernel has closed its files; a node that is gone
+// holds one of NFS until its lease has ended, which is 90 s by default.
+constexpr int64_t kLockWaitMs = 120'000;
+
+// After another loss nobody waits: the ranks that are left look for each other.
+Result<std::unique_ptr<training::CheckpointFolder>> lock_folder(const std::string& save, bool waits,
+                                                                const Communicator& world) {
+  const Deadline deadline = Deadline::after_ms(waits ? kLockWaitMs : 0);
+  for (;;) {
+    Result<std::unique_ptr<training::CheckpointFolder>> folder = training::CheckpointFolder::lock(save);
+    if (folder.is_ok() || folder.status().code() != Code::kInvalidUsage || deadline.expired() ||
+        world.async_error() != HDT_SUCCESS)
+      return folder;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 // A run that starts anew where another one has saved: both would be in one folder.
 void warn_of_older_run(const TrainFlags& flags) {
   if (!flags.load.empty()) return;
@@ -67,7 +86,8 @@ Saving::Saving(const TrainFlags& flags, training::TrainingState state, int64_t b
       expected_(expected_tensors(flags.shape)) {}
 
 Result<std::unique_ptr<Saving>> Saving::start(const TrainFlags& flags, training::TrainingState state,
-                                              int64_t batch_size, std::string newest, Communicator& world) {
+                                              int64_t batch_size, std::string newest, bool after_loss,
+                                              Communicator& world) {
   const auto failed = [](const Status& status) {
     return Status(status.code(), "--save: " + status.message());
   };
@@ -75,10 +95,10 @@ Result<std::unique_ptr<Saving>> Saving::start(const TrainFlags& flags, training:
   const int rank = world.rank();
   Status mine;
   if (rank == 0) {
-    Result<std::unique_ptr<training::CheckpointFolder>> folder = training::CheckpointFolder::lock(flags.save);
+    Result<std::unique_ptr<training::CheckpointFolder>> folder = lock_folder(flags.save, after_loss, world);
     if (folder.is_ok()) {
       saving->folder_ = folder.take();
-      warn_of_older_run(flags);
+      if (!after_loss) warn_of_older_run(flags);
     } else {
       mine = failed(folder.status());
     }
@@ -103,6 +123,13 @@ Result<std::unique_ptr<Saving>> Saving::start(const TrainFlags& flags, training:
   HDT_RETURN_IF_ERROR(all_ready(mine, world));
   catch_stop_signal();
   return saving;
+}
+
+// A checkpoint has three states of each tensor, its master and two moments. One at the end delays nobody.
+void Saving::prepare(const training::Optimizer& optimizer) {
+  if (flags_.save_interval == 0) return;
+  const auto [tensors, bytes] = optimizer.size_to_write();
+  saver_->prepare(3 * tensors, 3 * bytes);
 }
 
 std::array<double, Saving::kSums> Saving::sums() {
@@ -146,6 +173,7 @@ Status Saving::settle() {
 Status Saving::begin(int64_t done, training::Trainer& trainer) {
   under_way_ = saved_ = done;
   ended_.reset();
+  state_.loss_scale = trainer.loss_scale_state();
   const Result<training::WrittenState> state = trainer.state_to_write();
   if (!state.is_ok()) return state.status();
   const Status begun = saver_->begin(done, shard_of(state.value()));
@@ -214,7 +242,8 @@ Result<std::string> Saving::publish(const std::vector<std::string>& reports) {
   state_.consumed_samples = *under_way_ * batch_size_;
   Result<training::PublishedCheckpoint> published = folder_->publish(
       state_, summaries, expected_,
-      {.keep_latest = flags_.keep_checkpoints, .model_config = training::model_config_text(flags_.shape)});
+      {.keep_latest = flags_.keep_checkpoints,
+       .model_config = training::model_config_text(flags_.shape, training::state_type_of(flags_.type))});
   if (!published.is_ok()) return published.status();
   if (!published.value().warning.empty())
     fmt::print(stderr, "hdt-train: warning: --save: {}\n", published.value().warning);

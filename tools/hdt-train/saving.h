@@ -27,11 +27,16 @@ class Saving {
   static constexpr size_t kSums = 2;
 
   // `state`: seed and fingerprint; step and samples are filled in later. `newest`: the checkpoint that the
-  // run goes on from, or "". Takes the folder's lock on rank 0. All ranks of `world` must call it; `flags`
+  // run goes on from, or "". Takes the folder's lock on rank 0; `after_loss`: waits a while for it, as the
+  // kernel or another node may hold it for a rank that is lost. All ranks of `world` must call it; `flags`
   // and `world` must outlive it. An error is this rank's own, or kAborted because of another one's.
   static Result<std::unique_ptr<Saving>> start(const TrainFlags& flags, training::TrainingState state,
-                                               int64_t batch_size, std::string newest, Communicator& world);
+                                               int64_t batch_size, std::string newest, bool after_loss,
+                                               Communicator& world);
 
+  // Has memory for this rank's part made ready in the background, so that the first checkpoint of a running
+  // training delays it no more than later ones. To be called before the first step.
+  void prepare(const training::Optimizer& optimizer);
   // This rank's part of the sums of the next step.
   std::array<double, kSums> sums();
   // To be called after each step with what came back. `done` counts the complete steps. Publishes what all

@@ -4,6 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,11 +65,13 @@ Result<Layout> layout_of(const hdtTrainLayout_t& given, int world_size) {
 // that nobody reads.
 class CallersStage final : public StageCompute {
  public:
-  CallersStage(const hdtTrainStage_t& stage, UnitRange units)
+  CallersStage(const hdtTrainStage_t& stage, UnitRange units, NumberType type)
       : stage_(stage),
         units_(units),
-        unit_elements_(stage.unit_elements, stage.unit_elements + units.size()) {}
+        unit_elements_(stage.unit_elements, stage.unit_elements + units.size()),
+        type_(type) {}
 
+  NumberType type() const override { return type_; }
   UnitRange units() const override { return units_; }
   // The caller keeps checkpoints itself, so a unit is one tensor, whatever it consists of.
   std::vector<TensorInfo> tensors(int unit) const override {
@@ -80,10 +86,12 @@ class CallersStage final : public StageCompute {
     return tokens * (unit < units_.first ? stage_.input_elements : stage_.output_elements);
   }
 
-  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
-                  TypedSpan output) override {
+  LossSum forward(int slot, const MicroBatch& batch, ConstTypedSpan input, TypedSpan output) override {
+    // The caller's stage computes all units in one call.
+    for (int unit = units_.first; unit < units_.end; ++unit) batch.need(unit);
+    loss_factor_ = batch.loss_factor;
     numbers_.clear();
-    for (size_t i = 0; i < samples.size(); i += 2) numbers_.push_back(samples[i]);
+    for (size_t i = 0; i < batch.samples.size(); i += 2) numbers_.push_back(batch.samples[i]);
     const size_t count = numbers_.empty() ? input.size() / stage_.input_elements : numbers_.size();
     LossSum loss;
     check_stage(stage_.forward(stage_.context, slot, numbers_.empty() ? nullptr : numbers_.data(), count,
@@ -97,8 +105,8 @@ class CallersStage final : public StageCompute {
     const hdtTrainUnitDone_t done = [](void* engine, int unit) {
       (*static_cast<const UnitDone*>(engine))(unit);
     };
-    check_stage(stage_.backward(stage_.context, slot, data_of(output_gradient), data_of(input_gradient), done,
-                                const_cast<UnitDone*>(&unit_done)),
+    check_stage(stage_.backward(stage_.context, slot, data_of(output_gradient), data_of(input_gradient),
+                                loss_factor_, done, const_cast<UnitDone*>(&unit_done)),
                 "backward");
   }
 
@@ -106,18 +114,119 @@ class CallersStage final : public StageCompute {
 
  private:
   // NULL for an empty one.
-  static const float* data_of(ConstTypedSpan values) {
-    return values.empty() ? nullptr : values.as<float>().data();
+  template <typename Byte>
+  static Byte* data_of(BasicTypedSpan<Byte> values) {
+    return values.empty() ? nullptr : values.data();
   }
-  static float* data_of(TypedSpan values) { return values.empty() ? nullptr : values.as<float>().data(); }
 
   hdtTrainStage_t stage_;
   UnitRange units_;
   std::vector<size_t> unit_elements_;
+  NumberType type_;
   std::vector<int64_t> numbers_;  // of the samples of the micro-batch under way
+  double loss_factor_ = 1;        // of the step under way
 };
 
-// Sizes that would make the engine wait for floats that never come, or divide by zero.
+// Nothing: no model is trained in it.
+std::optional<NumberType> trained_type(hdtDataType_t type) {
+  const auto* const found = std::ranges::find(kNumberTypes, type, data_type_of);
+  return found == std::end(kNumberTypes) ? std::nullopt : std::optional(*found);
+}
+
+// What a config says.
+struct Settings {
+  NumberTypes types;
+  double clip_gradient_norm = 0;
+  std::optional<LossScaleOptions> loss_scale = {};
+};
+
+// The scale of the config; the caller has found out that one is used. "" or what is wrong.
+std::string read_loss_scale(const hdtTrainConfig_t& config, LossScaleOptions& scale) {
+  const auto is_scale = [](double value) { return value >= 1e-30 && value <= 1e30; };
+  if (config.loss_scale != 0) {
+    if (!is_scale(config.loss_scale))
+      return fmt::format("loss_scale is {}; expected 0, or 1e-30 to 1e30", config.loss_scale);
+    scale = {.constant = config.loss_scale};
+    return "";
+  }
+  if (!is_scale(config.min_loss_scale) || !is_scale(config.initial_loss_scale) ||
+      config.initial_loss_scale < config.min_loss_scale) {
+    return fmt::format(
+        "min_loss_scale is {} and initial_loss_scale {}; expected 1e-30 to 1e30, and the first one not "
+        "larger",
+        config.min_loss_scale, config.initial_loss_scale);
+  }
+  if (config.loss_scale_window < 1 || config.loss_scale_hysteresis < 1) {
+    return fmt::format("loss_scale_window is {} and loss_scale_hysteresis {}; expected 1 or more",
+                       config.loss_scale_window, config.loss_scale_hysteresis);
+  }
+  scale = {.initial = config.initial_loss_scale,
+           .minimum = config.min_loss_scale,
+           .window = config.loss_scale_window,
+           .hysteresis = config.loss_scale_hysteresis};
+  return "";
+}
+
+Result<Settings> settings_of(const hdtTrainConfig_t& config) {
+  const auto refused = [](std::string reason) {
+    return Status(Code::kInvalidArgument, "the config: " + std::move(reason));
+  };
+  if (config.size < sizeof(hdtTrainConfig_t))
+    return refused(fmt::format("size is {}; expected {}", config.size, sizeof(hdtTrainConfig_t)));
+  const std::optional<NumberType> parameters = trained_type(config.parameter_type);
+  const std::optional<NumberType> gradients = trained_type(config.gradient_type);
+  if (!parameters || !gradients) {
+    return refused(fmt::format(
+        "parameter_type is {} and gradient_type {}; expected HDT_FLOAT32, HDT_BFLOAT16, HDT_FLOAT16 or "
+        "HDT_FLOAT64",
+        static_cast<int>(config.parameter_type), static_cast<int>(config.gradient_type)));
+  }
+  Settings settings{.types = {*parameters, *gradients}, .clip_gradient_norm = config.clip_gradient_norm};
+  if (!go_together(settings.types)) {
+    return refused(fmt::format("gradients in {} of parameters in {}; expected {} or the parameters' type",
+                               number_type_name(*gradients), number_type_name(*parameters),
+                               number_type_name(state_type_of(*parameters))));
+  }
+  if (!(config.clip_gradient_norm >= 0))
+    return refused(fmt::format("clip_gradient_norm is {}; expected 0 or more", config.clip_gradient_norm));
+  if (config.loss_scale != 0 || *parameters == NumberType::kFloat16) {
+    const std::string problem = read_loss_scale(config, settings.loss_scale.emplace());
+    if (!problem.empty()) return refused(problem);
+  }
+  return settings;
+}
+
+// All ranks must call it. A maximum of x and one of -x sum to zero where all have the same x.
+Status check_same(const Settings& settings, Messenger& messenger) {
+  // Whether there is one follows from the type and the constant.
+  const LossScaleOptions scale = settings.loss_scale.value_or(LossScaleOptions());
+  struct Setting {
+    const char* name;
+    double value;
+  };
+  const std::array<Setting, 8> all = {
+      {{"parameter_type", static_cast<double>(data_type_of(settings.types.parameters))},
+       {"gradient_type", static_cast<double>(data_type_of(settings.types.gradients))},
+       {"clip_gradient_norm", std::min(settings.clip_gradient_norm, std::numeric_limits<double>::max())},
+       {"loss_scale", scale.constant},
+       {"initial_loss_scale", scale.initial},
+       {"min_loss_scale", scale.minimum},
+       {"loss_scale_window", static_cast<double>(scale.window)},
+       {"loss_scale_hysteresis", static_cast<double>(scale.hysteresis)}}};
+  std::vector<double> greatest;
+  for (const Setting& setting : all) greatest.insert(greatest.end(), {setting.value, -setting.value});
+  HDT_RETURN_IF_ERROR(messenger.max_over_world(greatest));
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (greatest[2 * i] + greatest[2 * i + 1] == 0) continue;
+    // This rank leaves the group at once; who has entered one more operation has the maxima.
+    (void)lowest_rank_with(true, messenger);
+    return {Code::kMismatch, fmt::format("the config: {} is {} on rank {}, and another number elsewhere",
+                                         all[i].name, all[i].value, messenger.rank())};
+  }
+  return Status::ok();
+}
+
+// Sizes that would make the engine wait for numbers that never come, or divide by zero.
 Status check_stage_sizes(const hdtTrainStage_t& stage, const Layout& layout, Position position) {
   if (stage.unit_elements == nullptr || stage.forward == nullptr || stage.backward == nullptr ||
       stage.update == nullptr) {
@@ -164,7 +273,10 @@ namespace hdt::training {
 namespace {
 
 Result<std::unique_ptr<hdtTrainer>> create(hdtComm_t comm, const hdtTrainLayout_t& given,
-                                           const hdtTrainStage_t& stage, double clip_gradient_norm) {
+                                           const hdtTrainStage_t& stage, const hdtTrainConfig_t& config) {
+  const Result<Settings> settings = settings_of(config);
+  if (!settings.is_ok()) return settings.status();
+  const NumberTypes& types = settings.value().types;
   int rank = 0;
   int size = 0;
   HDT_RETURN_IF_ERROR(status_of([&] {
@@ -178,14 +290,21 @@ Result<std::unique_ptr<hdtTrainer>> create(hdtComm_t comm, const hdtTrainLayout_
   // A group of its own, so that calls of others on `comm` do not come between.
   hdtComm_t own = nullptr;
   HDT_RETURN_IF_ERROR(status_of([&] { check(hdtCommSplit(comm, 0, rank, &own, nullptr)); }));
-  auto made = std::unique_ptr<hdtTrainer>(new hdtTrainer{
-      Communicator::adopt(own), layout.value(), CallersStage(stage, layout.value().units_of(position))});
-  Result<std::unique_ptr<Messenger>> messenger = make_hdt_messenger(made->world, made->layout);
+  auto made = std::unique_ptr<hdtTrainer>(
+      new hdtTrainer{Communicator::adopt(own), layout.value(),
+                     CallersStage(stage, layout.value().units_of(position), types.parameters)});
+  Result<std::unique_ptr<Messenger>> messenger =
+      make_hdt_messenger(made->world, made->layout, types.parameters == NumberType::kFloat64);
   if (!messenger.is_ok()) return messenger.status();
   made->messenger = messenger.take();
+  HDT_RETURN_IF_ERROR(check_same(settings.value(), *made->messenger));
   TrainerOptions options;
-  options.clip_gradient_norm = clip_gradient_norm;
-  options.update = [stage = &made->stage](double scale) { stage->update(scale); };
+  options.clip_gradient_norm = settings.value().clip_gradient_norm;
+  options.gradients = types.gradients;
+  options.loss_scale = settings.value().loss_scale;
+  options.update = [stage = &made->stage](double scale, std::span<const training::BucketShards>) {
+    stage->update(scale);
+  };
   const int64_t batch = made->layout.global_batch_size();
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(
       made->layout, made->stage, *made->messenger,
@@ -254,14 +373,14 @@ hdtResult_t hdtTrainPlaceOf(const hdtTrainLayout_t* layout, int world_size, int 
 }
 
 hdtResult_t hdtTrainCreate(hdtComm_t comm, const hdtTrainLayout_t* layout, const hdtTrainStage_t* stage,
-                           double clip_gradient_norm, hdtTrainer_t* trainer) {
-  if (layout == nullptr || stage == nullptr || trainer == nullptr || !(clip_gradient_norm >= 0)) {
-    return result_of(
-        Status(Code::kInvalidArgument,
-               "hdtTrainCreate: layout, stage or trainer is NULL, or clip_gradient_norm below 0"));
+                           const hdtTrainConfig_t* config, hdtTrainer_t* trainer) {
+  if (layout == nullptr || stage == nullptr || trainer == nullptr) {
+    return result_of(Status(Code::kInvalidArgument, "hdtTrainCreate: layout, stage or trainer is NULL"));
   }
+  const hdtTrainConfig_t defaults = HDT_TRAIN_CONFIG_INIT;
   try {
-    hdt::Result<std::unique_ptr<hdtTrainer>> made = create(comm, *layout, *stage, clip_gradient_norm);
+    hdt::Result<std::unique_ptr<hdtTrainer>> made =
+        create(comm, *layout, *stage, config == nullptr ? defaults : *config);
     if (!made.is_ok()) return result_of(made.status());
     *trainer = made.take().release();
     return HDT_SUCCESS;
@@ -270,7 +389,7 @@ hdtResult_t hdtTrainCreate(hdtComm_t comm, const hdtTrainLayout_t* layout, const
   }
 }
 
-hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, float** parameters, float** gradients) {
+hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, void** parameters, void** gradients) {
   if (trainer == nullptr || parameters == nullptr || gradients == nullptr ||
       !trainer->stage.units().contains(unit)) {
     return result_of(
@@ -278,8 +397,8 @@ hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, float** parameter
                fmt::format("hdtTrainUnitMemory: NULL, or unit {} that this stage does not hold", unit)));
   }
   UnitMemory& memory = trainer->trainer->memory();
-  *parameters = memory.parameters(unit).as<float>().data();
-  *gradients = memory.gradients(unit).as<float>().data();
+  *parameters = memory.parameters(unit).data();
+  *gradients = memory.gradients(unit).data();
   return HDT_SUCCESS;
 }
 
@@ -295,7 +414,9 @@ hdtResult_t hdtTrainStep(hdtTrainer_t trainer, int64_t step_number, hdtTrainStep
                .tokens = done.value().tokens,
                .gradient_norm = done.value().gradient_norm,
                .diverged = done.value().diverged ? 1 : 0,
-               .diverged_rank = done.value().diverged_rank};
+               .diverged_rank = done.value().diverged_rank,
+               .skipped = done.value().skipped ? 1 : 0,
+               .loss_scale = done.value().loss_scale};
     return HDT_SUCCESS;
   } catch (const std::exception& failure) {  // no memory
     const Status why(Code::kSystem, std::string("a step: ") + failure.what());

@@ -110,7 +110,7 @@ Result<const SafetensorsFile*> Checkpoint::shard(const std::string& file) {
   return &found->second;
 }
 
-Status Checkpoint::read(const std::string& name, uint64_t first_element, std::span<float> out) {
+Status Checkpoint::read(const std::string& name, uint64_t first_element, TypedSpan out) {
   const auto found = contents_.tensors.find(name);
   if (found == contents_.tensors.end()) {
     return {Code::kInvalidArgument, fmt::format("the checkpoint {} has no tensor '{}'", folder_, name)};
@@ -120,8 +120,8 @@ Status Checkpoint::read(const std::string& name, uint64_t first_element, std::sp
     return Status(Code::kInvalidArgument,
                   fmt::format("{}/{}: tensor '{}': {}", folder_, record.shard, name, reason));
   };
-  if (record.dtype != Dtype::kF32) {
-    return refused(fmt::format("its dtype is {}, expected F32", dtype_name(record.dtype)));
+  if (record.dtype != Dtype::kF32 && record.dtype != Dtype::kF64) {
+    return refused(fmt::format("its dtype is {}, expected F32 or F64", dtype_name(record.dtype)));
   }
   const auto file = shard(record.shard);
   if (!file.is_ok()) return file.status();
@@ -130,8 +130,12 @@ Status Checkpoint::read(const std::string& name, uint64_t first_element, std::sp
   if (entry->dtype != record.dtype || entry->shape != record.shape) {
     return refused(fmt::format("its dtype or shape is not that of {}", kStateFile));
   }
-  const auto hash = file.value()->read_hashed(name, first_element, std::as_writable_bytes(out));
+  const NumberType stored = record.dtype == Dtype::kF64 ? NumberType::kFloat64 : NumberType::kFloat32;
+  const TypedMemory converted = plain_memory(stored, stored == out.type() ? 0 : out.size());
+  const TypedSpan read = stored == out.type() ? out : converted.span();
+  const auto hash = file.value()->read_hashed(name, first_element, read.bytes());
   if (!hash.is_ok()) return hash.status();
+  if (stored != out.type()) convert(read, out);
   if (hash.value() == record.hash) return Status::ok();
   return refused(
       "its bytes are damaged (the SHA-256 is not the one that was stored); use another checkpoint");

@@ -31,10 +31,11 @@ class Checkpoint {
   // Elements of a tensor; nothing if the checkpoint has none of this name.
   std::optional<uint64_t> elements(const std::string& name) const;
 
-  // Fills `out` with the elements of an F32 tensor from `first_element` on. The whole tensor is read and its
-  // hash is verified, also for a part. kInvalidArgument names tensor and file: there is none of this name, it
-  // is of another type or shorter, or its hash is wrong (`out` then holds what must not be used).
-  Status read(const std::string& name, uint64_t first_element, std::span<float> out);
+  // Fills `out` with the elements of an F32 or F64 tensor from `first_element` on, converted if `out` is of
+  // another type. The whole tensor is read and its hash is verified, also for a part. kInvalidArgument names
+  // tensor and file: there is none of this name, it is of another type or shorter, or its hash is wrong
+  // (`out` then holds what must not be used).
+  Status read(const std::string& name, uint64_t first_element, TypedSpan out);
 
  private:
   Checkpoint() = default;

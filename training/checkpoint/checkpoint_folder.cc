@@ -218,9 +218,12 @@ Status check_state(const TrainingState& state) {
   if (state.step < 0 || state.consumed_samples < 0) {
     return {Code::kInvalidArgument, "the state of a checkpoint has a negative step or number of samples"};
   }
-  for (const auto& [key, value] : state.fingerprint) {
-    if (!is_plain_text(key) || !is_plain_text(value)) {
-      return {Code::kInvalidArgument, "the fingerprint of a checkpoint is no plain text"};
+  for (const auto& [what, texts] :
+       {std::pair{"fingerprint", &state.fingerprint}, std::pair{"settings", &state.settings}}) {
+    for (const auto& [key, value] : *texts) {
+      if (!is_plain_text(key) || !is_plain_text(value)) {
+        return {Code::kInvalidArgument, fmt::format("the {} of a checkpoint: no plain text", what)};
+      }
     }
   }
   return Status::ok();

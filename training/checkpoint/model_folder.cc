@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -22,22 +22,6 @@ namespace {
 
 constexpr size_t kPieceElements = size_t{1} << 20;  // converted at a time
 constexpr size_t kMostShards = 10'000;
-
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-// IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa.
-float from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000U} << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1FU;
-  const uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0) {  // zero, and numbers below the smallest normal one
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign == 0 ? magnitude : -magnitude;
-  }
-  // All ones: infinity and nan. Otherwise the exponents count from -15 there and from -127 here.
-  const uint32_t wide = exponent == 0x1FU ? 0xFFU : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
-}
 
 Result<std::map<std::string, std::string>> read_index(const std::string& path) {
   const auto text = read_small_file(path, kMostIndexBytes);
@@ -108,7 +92,7 @@ Result<ModelFolder> ModelFolder::open(const std::string& folder) {
   return opened;
 }
 
-Status ModelFolder::read(const std::string& name, std::span<float> out) const {
+Status ModelFolder::read(const std::string& name, TypedSpan out) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
     return {Code::kInvalidArgument, fmt::format("{}: there is no tensor '{}'", folder_, name)};
@@ -118,15 +102,15 @@ Status ModelFolder::read(const std::string& name, std::span<float> out) const {
   };
   if (entry->elements != out.size())
     return refused(fmt::format("it has {} elements, expected {}", entry->elements, out.size()));
-  if (entry->dtype == Dtype::kF32) return file->read(name, 0, std::as_writable_bytes(out));
-  if (entry->dtype != Dtype::kBF16 && entry->dtype != Dtype::kF16)
-    return refused(fmt::format("its dtype is {}, expected F32, BF16 or F16", dtype_name(entry->dtype)));
-  const auto convert = entry->dtype == Dtype::kBF16 ? from_bf16 : from_f16;
-  std::vector<uint16_t> piece(std::min(kPieceElements, out.size()));
-  for (size_t at = 0; at < out.size(); at += piece.size()) {
-    const auto part = std::span(piece).first(std::min(piece.size(), out.size() - at));
-    HDT_RETURN_IF_ERROR(file->read(name, at, std::as_writable_bytes(part)));
-    std::ranges::transform(part, out.begin() + static_cast<std::ptrdiff_t>(at), convert);
+  const std::optional<NumberType> stored = number_type_of(entry->dtype);
+  if (!stored)
+    return refused(fmt::format("its dtype is {}, expected F32, BF16, F16 or F64", dtype_name(entry->dtype)));
+  if (*stored == out.type()) return file->read(name, 0, out.bytes());
+  const TypedMemory memory = plain_memory(*stored, std::min(kPieceElements, out.size()));
+  for (size_t at = 0; at < out.size(); at += kPieceElements) {
+    const TypedSpan piece = memory.span().subspan(0, std::min(kPieceElements, out.size() - at));
+    HDT_RETURN_IF_ERROR(file->read(name, at, piece.bytes()));
+    convert(piece, out.subspan(at, piece.size()));
   }
   return Status::ok();
 }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +35,9 @@ class ModelFolder {
   };
   const std::map<std::string, Place>& tensors() const { return tensors_; }
 
-  // Fills `out`, which has as many elements as the tensor, from F32, BF16 or F16. Values of the latter two
-  // are exact in fp32. kInvalidArgument: there is none of this name, or it is of another type or size.
-  Status read(const std::string& name, std::span<float> out) const;
+  // Fills `out`, which has as many elements as the tensor, from F32, BF16, F16 or F64, converted if `out` is
+  // of another type. kInvalidArgument: there is none of this name, or it is of another type or size.
+  Status read(const std::string& name, TypedSpan out) const;
 
  private:
   ModelFolder() = default;

@@ -15,6 +15,9 @@ inline constexpr char kConfigFile[] = "config.json";                         // 
 inline constexpr char kTrackerFile[] = "latest_checkpointed_iteration.txt";  // Megatron's name
 inline constexpr char kLockFile[] = ".hdt-train.lock";
 inline constexpr size_t kMostTrackerBytes = 64;
+// A hidden folder, in which the ranks of a run find out who of them is left after a loss (hdt-train
+// --elastic).
+inline constexpr char kElasticPrefix[] = ".elastic-";
 
 // Hidden folders are ".iter_0000100" with one of these: written at present; replaced by another of its step
 // where a file system cannot exchange names; being removed.

@@ -116,8 +116,8 @@ Result<SafetensorsHeader> header_of(const std::string& path, std::span<const Ten
 
 }  // namespace
 
-TensorView float_view(std::string name, Shape shape, std::span<const float> values) {
-  return {std::move(name), Dtype::kF32, std::move(shape), std::as_bytes(values)};
+TensorView typed_view(std::string name, Shape shape, ConstTypedSpan values) {
+  return {std::move(name), dtype_of(values.type()), std::move(shape), values.bytes()};
 }
 
 Result<WrittenTensors> write_safetensors(const std::string& path, std::span<const TensorView> tensors,

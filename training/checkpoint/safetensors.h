@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "training/checkpoint/safetensors_header.h"
+#include "training/numbers/number_type.h"
 
 namespace hdt::training {
 
@@ -23,8 +24,8 @@ struct TensorView {
   Shape shape;
   std::span<const std::byte> bytes;
 };
-// The view of fp32 numbers.
-TensorView float_view(std::string name, Shape shape, std::span<const float> values);
+// The view of numbers, with the dtype of their type (dtype_of()).
+TensorView typed_view(std::string name, Shape shape, ConstTypedSpan values);
 
 // The outcome of a write.
 struct WrittenTensors {

@@ -91,6 +91,28 @@ Status check_tiling(const SafetensorsHeader& header, uint64_t data_bytes) {
 }  // namespace
 
 const char* dtype_name(Dtype dtype) { return row_of(dtype).name; }
+Dtype dtype_of(NumberType type) {
+  switch (type) {
+    case NumberType::kBFloat16:
+      return Dtype::kBF16;
+    case NumberType::kFloat16:
+      return Dtype::kF16;
+    case NumberType::kFloat64:
+      return Dtype::kF64;
+    case NumberType::kFloat32:
+      break;
+  }
+  return Dtype::kF32;
+}
+
+std::optional<NumberType> number_type_of(Dtype dtype) {
+  for (const NumberType type :
+       {NumberType::kFloat32, NumberType::kBFloat16, NumberType::kFloat16, NumberType::kFloat64}) {
+    if (dtype_of(type) == dtype) return type;
+  }
+  return std::nullopt;
+}
+
 uint64_t dtype_bytes(Dtype dtype) { return row_of(dtype).bytes; }
 
 std::optional<Dtype> dtype_from_name(std::string_view name) {

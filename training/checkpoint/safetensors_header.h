@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "training/numbers/number_type.h"
 
 namespace hdt::training {
 
@@ -39,6 +40,9 @@ const char* dtype_name(Dtype dtype);
 std::optional<Dtype> dtype_from_name(std::string_view name);
 // Bytes of an element.
 uint64_t dtype_bytes(Dtype dtype);
+// F32 for fp32, and so on; the way back gives nothing for types that no model is trained in.
+Dtype dtype_of(NumberType type);
+std::optional<NumberType> number_type_of(Dtype dtype);
 
 // Limits of the format, and of names and dimensions here.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;

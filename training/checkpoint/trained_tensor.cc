@@ -4,9 +4,9 @@
 namespace hdt::training {
 
 void add_views(const TrainedTensor& tensor, ShardTensors& shard) {
-  shard.model.push_back(float_view(tensor.name, tensor.shape, tensor.parameters));
-  shard.optimizer.push_back(float_view(tensor.name + kFirstMomentSuffix, tensor.shape, tensor.exp_avg));
-  shard.optimizer.push_back(float_view(tensor.name + kSecondMomentSuffix, tensor.shape, tensor.exp_avg_sq));
+  shard.model.push_back(typed_view(tensor.name, tensor.shape, tensor.parameters));
+  shard.optimizer.push_back(typed_view(tensor.name + kFirstMomentSuffix, tensor.shape, tensor.exp_avg));
+  shard.optimizer.push_back(typed_view(tensor.name + kSecondMomentSuffix, tensor.shape, tensor.exp_avg_sq));
 }
 
 void add_expected(const std::string& name, uint64_t elements, std::vector<ExpectedTensor>& expected) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,22 +13,22 @@
 namespace hdt::training {
 
 // A tensor with this name and shape, row-major: whole parameters, and moments of the same elements or of a
-// part of them, as a rank with sharded optimizer states has them.
+// part of them, as a rank with sharded optimizer states has them. All three are fp32, or all fp64.
 struct TrainedTensor {
   std::string name;
   Shape shape;
-  std::span<float> parameters;
+  TypedSpan parameters;
   uint64_t first = 0;  // the element at which both moments begin
-  std::span<float> exp_avg;
-  std::span<float> exp_avg_sq;
+  TypedSpan exp_avg;
+  TypedSpan exp_avg_sq;
 };
 
 // Appends the three to what a rank writes. The moments must be whole. The spans are not copied.
 void add_views(const TrainedTensor& tensor, ShardTensors& shard);
 // Appends the three that a complete checkpoint has of the parameter `name` with so many elements.
 void add_expected(const std::string& name, uint64_t elements, std::vector<ExpectedTensor>& expected);
-// Fills the spans from the checkpoint; a moment of no elements is not looked at. Errors are those of
-// Checkpoint::read().
+// Fills the spans from the checkpoint, in their type whichever the checkpoint has; a moment of no elements is
+// not looked at. Errors are those of Checkpoint::read().
 Status read_trained(Checkpoint& checkpoint, const TrainedTensor& tensor);
 
 }  // namespace hdt::training

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/foreign_json.h"
@@ -18,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kKeyVersion[] = "version";
+constexpr char kKeyLossScale[] = "loss_scale";
 
 Status state_refused(std::string reason) { return {Code::kInvalidArgument, std::move(reason)}; }
 
@@ -65,8 +68,48 @@ Result<WrittenShard> written_shard_of(const json& object) {
   return shard;
 }
 
+Status read_texts(const json& object, const char* key, std::map<std::string, std::string>& texts) {
+  const auto member = json_object(object, key);
+  if (!member.is_ok()) return member.status();
+  for (const auto& [name, value] : member.value()->items()) {
+    if (!value.is_string()) return state_refused(fmt::format("'{}' is no object of texts", key));
+    texts.emplace(name, value.get<std::string>());
+  }
+  return Status::ok();
+}
+
+constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+
+json to_json(const LossScaleState& state) {
+  return {{"scale", state.scale},
+          {"good_steps", state.good_steps},
+          {"hysteresis_left", state.hysteresis_left},
+          {"skipped_steps", state.skipped_steps}};
+}
+
+// After the step has been read: no more steps are skipped than were done.
+Status read_loss_scale(const json& object, TrainingState& state) {
+  const auto fields = json_object(object, kKeyLossScale);
+  if (!fields.is_ok()) return fields.status();
+  const auto scale = json_member(*fields.value(), "scale");
+  if (!scale.is_ok()) return scale.status();
+  if (!scale.value()->is_number()) return state_refused("'scale' is no number");
+  state.loss_scale.scale = scale.value()->get<double>();
+  if (!std::isfinite(state.loss_scale.scale) || state.loss_scale.scale < 0)
+    return state_refused("'scale' is not finite, or below 0");
+  const auto done = static_cast<uint64_t>(state.step);
+  for (const auto& [key, number, most] :
+       {std::tuple{"good_steps", &state.loss_scale.good_steps, done},
+        std::tuple{"hysteresis_left", &state.loss_scale.hysteresis_left, kMost},
+        std::tuple{"skipped_steps", &state.loss_scale.skipped_steps, done}}) {
+    const auto read = json_number(*fields.value(), key, most);
+    if (!read.is_ok()) return read.status();
+    *number = static_cast<int64_t>(read.value());
+  }
+  return Status::ok();
+}
+
 Result<TrainingState> state_of(const json& object) {
-  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   TrainingState state;
   const auto step = json_number(object, "step", kMost);
   if (!step.is_ok()) return step.status();
@@ -77,12 +120,10 @@ Result<TrainingState> state_of(const json& object) {
   state.step = static_cast<int64_t>(step.value());
   state.seed = seed.value();
   state.consumed_samples = static_cast<int64_t>(samples.value());
-  const auto fingerprint = json_object(object, "fingerprint");
-  if (!fingerprint.is_ok()) return fingerprint.status();
-  for (const auto& [key, value] : fingerprint.value()->items()) {
-    if (!value.is_string()) return state_refused("'fingerprint' is no object of texts");
-    state.fingerprint.emplace(key, value.get<std::string>());
-  }
+  HDT_RETURN_IF_ERROR(read_texts(object, "fingerprint", state.fingerprint));
+  // Checkpoints of earlier versions have no settings.
+  if (object.contains("settings")) HDT_RETURN_IF_ERROR(read_texts(object, "settings", state.settings));
+  if (object.contains(kKeyLossScale)) HDT_RETURN_IF_ERROR(read_loss_scale(object, state));
   return state;
 }
 
@@ -127,15 +168,17 @@ Result<ShardSummary> parse_shard_summary(std::string_view bytes) {
 std::string to_text(const CheckpointContents& contents) {
   json tensors = json::object();
   for (const auto& [name, record] : contents.tensors) tensors[name] = to_json(record, true);
-  return json{{kKeyVersion, kCheckpointVersion},
-              {"step", contents.state.step},
-              {"seed", contents.state.seed},
-              {"consumed_samples", contents.state.consumed_samples},
-              {"fingerprint", contents.state.fingerprint},
-              {"shards", contents.shards},
-              {"tensors", std::move(tensors)}}
-             .dump(1) +
-         "\n";
+  json object = {{kKeyVersion, kCheckpointVersion},
+                 {"step", contents.state.step},
+                 {"seed", contents.state.seed},
+                 {"consumed_samples", contents.state.consumed_samples},
+                 {"fingerprint", contents.state.fingerprint},
+                 {"settings", contents.state.settings},
+                 {"shards", contents.shards},
+                 {"tensors", std::move(tensors)}};
+  if (contents.state.loss_scale != LossScaleState())
+    object[kKeyLossScale] = to_json(contents.state.loss_scale);
+  return object.dump(1) + "\n";
 }
 
 Result<CheckpointContents> parse_checkpoint_contents(std::string_view bytes) {

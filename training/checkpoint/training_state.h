@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "training/checkpoint/safetensors_header.h"
+#include "training/numbers/loss_scaler.h"
 
 namespace hdt::training {
 
@@ -24,6 +25,11 @@ struct TrainingState {
   // Values that a run must have in common with the one that it continues, such as sizes of the model and the
   // dataset, as "hidden_size" -> "128". The trainer compares and refuses.
   std::map<std::string, std::string> fingerprint;
+  // Values that a run may change when it goes on, such as the learning rate: "lr" -> "0.001". The trainer
+  // reports what differs. Empty in checkpoints of versions that had none.
+  std::map<std::string, std::string> settings = {};
+  // Of runs that scale their loss, or have skipped steps; else as it is made.
+  LossScaleState loss_scale = {};
 };
 
 // Parameters go to model-*.safetensors, which are a folder for Hugging Face without the rest; moments of the

@@ -61,21 +61,25 @@ ProgressLine::ProgressLine(std::ostream& out, Options options)
   start_ = last_ = options_.clock();
 }
 
-// The last step shows how long the run took instead of what is left.
+// The last step shows how long the run took instead of what is left. What matters most comes first, as a
+// terminal may cut the rest.
 std::string ProgressLine::text(const StepReport& report) const {
   std::string line =
       fmt::format("step {}/{} | loss {}", report.step, options_.total_steps, format_value(report.loss, 3));
   if (const auto rate = rate_.tokens_per_second()) {
     line += fmt::format(" | {} tokens/s", format_grouped(std::llround(*rate)));
   }
-  line +=
-      fmt::format(" | lr {:.1e} | grad norm {}", report.learning_rate, format_value(report.gradient_norm, 2));
   if (report.step >= options_.total_steps) {
     line += " | took " + format_duration(last_ - start_);
   } else if (const auto rate = rate_.steps_per_second()) {
     const double left = static_cast<double>(options_.total_steps - report.step) / *rate;
     line += " | " + format_duration(std::chrono::duration<double>(left)) + " left";
   }
+  if (!report.times.empty()) line += fmt::format(" | {}", report.times);
+  line +=
+      fmt::format(" | lr {:.1e} | grad norm {}", report.learning_rate, format_value(report.gradient_norm, 2));
+  if (report.loss_scale > 0)
+    line += fmt::format(" | loss scale {:g}, {} steps skipped", report.loss_scale, report.skipped_steps);
   return line;
 }
 

@@ -1,5 +1,7 @@
 // progress_line.h: the line that a person watches while training:
-//   step 120/600 | loss 2.314 | 8,420 tokens/s | lr 3.0e-04 | grad norm 0.80 | 1m 12s left
+//   step 120/600 | loss 2.314 | 8,420 tokens/s | 1m 12s left
+//       | compute 71 % pp 9 % dp 12 % optimizer 3 % other 5 % | slowest rank 3 (replica 1, stage 0): 1.8 x
+//       | lr 3.0e-04 | grad norm 0.80 | loss scale 65536, 2 steps skipped
 #pragma once
 
 #include <chrono>
@@ -9,6 +11,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "training/data/rate_estimate.h"
 
@@ -21,6 +24,9 @@ struct StepReport {
   int64_t tokens = 0;  // of this step, over all replicas
   double learning_rate = 0;
   double gradient_norm = 0;
+  std::string_view times = "";  // where the time goes, in words; empty: not shown
+  double loss_scale = 0;        // 0: there is none, and it is not shown
+  int64_t skipped_steps = 0;    // so far; shown with the scale
 };
 
 // A number with its thousands separated: "1,234,567".

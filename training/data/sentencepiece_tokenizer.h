@@ -2,15 +2,15 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/status.h"
-#include "training/data/tokenizer.h"
+#include "training/data/tokenizer_choice.h"
 
 namespace hdt::training {
 
 // kInvalidArgument: the library does not take the file. kInvalidUsage: HDT was built without the library; the
 // message says what to install.
-Result<std::unique_ptr<Tokenizer>> make_sentencepiece_tokenizer(const std::string& path);
+// The file is choice.model. A Llama2Tokenizer begins each text with the model's token for that (BOS).
+Result<std::unique_ptr<Tokenizer>> make_sentencepiece_tokenizer(const TokenizerChoice& choice);
 
 }  // namespace hdt::training

@@ -245,7 +245,7 @@ Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerChoice& choi
 }  // namespace
 
 const char* tokenizer_types() {
-  return "bytes, GPT2BPETokenizer, SentencePieceTokenizer or HuggingFaceTokenizer";
+  return "bytes, GPT2BPETokenizer, SentencePieceTokenizer, Llama2Tokenizer or HuggingFaceTokenizer";
 }
 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerChoice& choice,
@@ -258,16 +258,11 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerChoice& choice,
   if (gpt2) return open_gpt2(choice);
   if (choice.is_bytes()) return make_byte_tokenizer();
   if (choice.type == "HuggingFaceTokenizer") return open_hugging_face(choice);
-  if (choice.type == "SentencePieceTokenizer") {
+  if (choice.type == "SentencePieceTokenizer" || choice.is_llama2()) {
     if (choice.model.empty())
-      return refuse("--tokenizer-type SentencePieceTokenizer: expected --tokenizer-model, a .model file");
-    if (open_sentencepiece == nullptr) {
       return refuse(
-          "--tokenizer-type SentencePieceTokenizer: this program cannot load the library beside libtorch, as "
-          "both "
-          "bring a protobuf; make a dataset with hdt-data, and give its --vocab-size here");
-    }
-    auto made = open_sentencepiece(choice.model);
+          fmt::format("--tokenizer-type {}: expected --tokenizer-model, a .model file", choice.type));
+    auto made = open_sentencepiece(choice);
     if (!made.is_ok())
       return Status(made.status().code(),
                     fmt::format("--tokenizer-model {}: {}", choice.model, made.status().message()));

@@ -17,16 +17,18 @@ struct TokenizerChoice {
   std::string model = {};  // --tokenizer-model of the others
 
   bool is_bytes() const { return type == "bytes"; }
+  // A SentencePiece model whose texts begin with its token for that, as Megatron has it.
+  bool is_llama2() const { return type == "Llama2Tokenizer"; }
 };
 
 // The types, for help and errors.
 const char* tokenizer_types();
-// Opens a SentencePieceTokenizer (make_sentencepiece_tokenizer()).
-using OpenSentencePiece = Result<std::unique_ptr<Tokenizer>> (*)(const std::string& path);
+// Opens a SentencePieceTokenizer or a Llama2Tokenizer: make_sentencepiece_tokenizer(), or a process that has
+// it (tokenizer_process.h).
+using OpenSentencePiece = Result<std::unique_ptr<Tokenizer>> (*)(const TokenizerChoice& choice);
 // Reads at most 256 MiB of each file. kInvalidArgument: a file is missing, too large, or none that this
-// tokenizer knows; the message names the flag and the file. A program that has libtorch gives no
-// `open_sentencepiece`, and refuses that type.
+// tokenizer knows; the message names the flag and the file.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerChoice& choice,
-                                                  OpenSentencePiece open_sentencepiece = nullptr);
+                                                  OpenSentencePiece open_sentencepiece);
 
 }  // namespace hdt::training

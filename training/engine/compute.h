@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "training/engine/layout.h"
-#include "training/engine/number_type.h"
 #include "training/engine/tensor_info.h"
+#include "training/numbers/number_type.h"
 
 namespace hdt::training {
 
@@ -19,6 +19,27 @@ namespace hdt::training {
 struct LossSum {
   double loss = 0;  // summed over tokens, in nats
   int64_t tokens = 0;
+};
+
+// The part of the global batch that one forward() computes. The numbers of step and sample are the same in
+// every layout, so a compute can derive from them what depends on chance.
+struct MicroBatch {
+  int64_t step = 0;
+  int64_t first_sample = 0;  // the number of its first sample in the global batch; the others follow it
+  // Tokens of whole samples, one after the other. Empty on a stage that is neither first nor last, unless it
+  // reads_tokens().
+  std::span<const int64_t> samples = {};
+  // The last stage's backward of this micro-batch begins with it: gradients are those of the summed loss
+  // times this factor. forward() returns the loss without it.
+  double loss_factor = 1;
+  // The parameters of the stage's units may still be on their way from the ranks that have updated them. If
+  // it is set, it returns when those of `unit` have come.
+  std::function<void(int unit)> unit_needed = {};
+
+  // forward() calls it with each unit, first one first, before it reads the unit's parameters.
+  void need(int unit) const {
+    if (unit_needed) unit_needed(unit);
+  }
 };
 
 // The model as one rank has it. Made by the program and used by one thread. The order of calls: bind() and
@@ -36,6 +57,10 @@ class StageCompute {
   virtual NumberType type() const { return NumberType::kFloat32; }
   // The units of the stage. A unit's parameters are the same whatever the layout.
   virtual UnitRange units() const = 0;
+  // Whether it also has kTiedUnit, because it has the embedding or the head of a model that ties them. That
+  // unit is bound and initialized as others are, but not reported to UnitDone: a backward adds to its
+  // gradients before it reports the first of units().
+  virtual bool has_tied_unit() const { return false; }
   // A unit's tensors in the order in which they lie in its memory, without gaps.
   virtual std::vector<TensorInfo> tensors(int unit) const = 0;
   // Lets the compute use this memory for the unit's parameters and gradients, both as long as its tensors
@@ -45,25 +70,27 @@ class StageCompute {
   // Writes start values, which are a function of (seed, unit) only, so that every layout starts alike.
   virtual void initialize(int unit, uint64_t seed) = 0;
 
+  // Whether a stage that is neither first nor last reads the tokens of its samples, too.
+  virtual bool reads_tokens() const { return false; }
   // A sample has sequence_length() + 1 tokens: so many inputs, then one that is a target only.
   virtual int sequence_length() const = 0;
   // The number of elements that `unit` hands to the next one for this many tokens. Asked for the last unit of
   // the stage, and for the one before its first.
   virtual size_t activation_elements(int unit, size_t tokens) const = 0;
 
-  // Computes one micro-batch. `samples` holds whole samples, one after the other; the first stage reads
-  // the inputs, the last one the targets. `input` is empty on the first stage, `output` on the last. The
-  // state that backward() needs is kept under `slot`; `samples` and `input` must stay unchanged until
-  // then, too. Returns the loss on the last stage, else zeros.
-  virtual LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
-                          TypedSpan output) = 0;
+  // Computes one micro-batch, and calls batch.need() for each unit in turn. The first stage reads the inputs
+  // of its samples, the last one the targets. `input` is empty on the first stage, `output` on the last. The
+  // state that backward() needs is kept under `slot`; the samples' tokens and `input` must stay unchanged
+  // until then, too. Returns the loss on the last stage, else zeros.
+  virtual LossSum forward(int slot, const MicroBatch& batch, ConstTypedSpan input, TypedSpan output) = 0;
   // As forward() between two steps, when no micro-batch is in flight, and without a backward to come. By
   // default forward() in slot 0; a compute that keeps much for a backward leaves that out here.
   virtual LossSum evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) {
-    return forward(0, samples, input, output);
+    return forward(0, {.samples = samples}, input, output);
   }
-  // Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients. `output_gradient`
-  // is empty on the last stage, `input_gradient` on the first. `unit_done` is called from inside.
+  // Adds the derivative of the summed loss of the micro-batch in `slot`, times its loss factor, to the
+  // gradients. `output_gradient` is empty on the last stage, `input_gradient` on the first. `unit_done` is
+  // called from inside.
   virtual void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
                         const UnitDone& unit_done) = 0;
 

@@ -13,23 +13,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+Clock::time_point after(Clock::time_point begin, double seconds) {
+  return begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 // Waits until `seconds` after `begin`, and returns that moment, at which the device goes on.
 Clock::time_point wait_until(Clock::time_point begin, double seconds) {
-  const Clock::time_point end =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const Clock::time_point end = after(begin, seconds);
   std::this_thread::sleep_until(end);
   return end;
 }
 
 class EmulatedCompute final : public StageCompute {
  public:
-  EmulatedCompute(int first, std::vector<EmulatedUnit> units, const EmulatedUnit& before)
-      : range_{first, first + static_cast<int>(units.size())}, units_(std::move(units)), before_(before) {}
+  EmulatedCompute(int first, std::vector<EmulatedUnit> units, const EmulatedUnit& before,
+                  size_t tied_parameters, NumberType type)
+      : range_{first, first + static_cast<int>(units.size())},
+        units_(std::move(units)),
+        before_(before),
+        tied_parameters_(tied_parameters),
+        type_(type) {}
 
+  NumberType type() const override { return type_; }
   UnitRange units() const override { return range_; }
+  bool has_tied_unit() const override { return tied_parameters_ > 0; }
   std::vector<TensorInfo> tensors(int unit) const override {
     return {{.name = fmt::format("emulated.{}", unit),
-             .shape = {static_cast<int64_t>(at(unit).parameters)},
+             .shape = {static_cast<int64_t>(unit == kTiedUnit ? tied_parameters_ : at(unit).parameters)},
              .weight_decay = false}};
   }
   // The memory is there for the messages alone.
@@ -37,17 +47,21 @@ class EmulatedCompute final : public StageCompute {
   void initialize(int /*unit*/, uint64_t /*seed*/) override {}
   int sequence_length() const override { return 1; }
   size_t activation_elements(int unit, size_t tokens) const override {
-    return (unit < range_.first ? before_ : at(unit)).output_floats * tokens;
+    return (unit < range_.first ? before_ : at(unit)).output_elements * tokens;
   }
 
   // The last stage counts its samples, as tokens without a loss. A sample is two numbers: one that is read,
-  // and one that is a target only.
-  LossSum forward(int /*slot*/, std::span<const int64_t> samples, ConstTypedSpan /*input*/,
+  // and one that is a target only. The device begins a unit when it has done the one before and the unit's
+  // parameters are there. They are waited for in advance, which tells when the last of them came.
+  LossSum forward(int /*slot*/, const MicroBatch& batch, ConstTypedSpan /*input*/,
                   TypedSpan output) override {
-    double seconds = 0;
-    for (const EmulatedUnit& unit : units_) seconds += unit.forward;
-    wait_until(Clock::now(), seconds);
-    return {0, output.empty() ? static_cast<int64_t>(samples.size() / 2) : 0};
+    Clock::time_point done = Clock::now();
+    for (int unit = range_.first; unit < range_.end; ++unit) {
+      batch.need(unit);
+      done = after(std::max(done, Clock::now()), at(unit).forward);
+    }
+    std::this_thread::sleep_until(done);
+    return {0, output.empty() ? static_cast<int64_t>(batch.samples.size() / 2) : 0};
   }
 
   void backward(int /*slot*/, ConstTypedSpan /*output_gradient*/, TypedSpan /*input_gradient*/,
@@ -83,13 +97,16 @@ class EmulatedCompute final : public StageCompute {
   UnitRange range_;
   std::vector<EmulatedUnit> units_;
   EmulatedUnit before_;
+  size_t tied_parameters_;
+  NumberType type_;
 };
 
 }  // namespace
 
 std::unique_ptr<StageCompute> make_emulated_compute(int first, std::vector<EmulatedUnit> units,
-                                                    const EmulatedUnit& before) {
-  return std::make_unique<EmulatedCompute>(first, std::move(units), before);
+                                                    const EmulatedUnit& before, size_t tied_parameters,
+                                                    NumberType type) {
+  return std::make_unique<EmulatedCompute>(first, std::move(units), before, tied_parameters, type);
 }
 
 }  // namespace hdt::training

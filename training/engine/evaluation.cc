@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "training/engine/sample_reader.h"
+
 namespace hdt::training {
 namespace {
 
@@ -91,12 +93,10 @@ Status Evaluator::post_receive(int k) {
 Result<LossSum> Evaluator::forward(int k, int64_t batch, const BatchReader& reader) {
   Chunk& chunk = chunk_of(k);
   Slot& slot = slot_of(k);
-  if (chunk.first || chunk.last) {
-    const size_t length = static_cast<size_t>(chunk.compute->sequence_length()) + 1;
-    slot.samples.resize(length * replica_.micro_batch_size);
-    const int64_t first = first_sample_ + int64_t{micro_batch_of(k)} * replica_.micro_batch_size;
-    for (int i = 0; i < replica_.micro_batch_size; ++i)
-      reader(batch, first + i, std::span(slot.samples).subspan(i * length, length));
+  if (chunk.first || chunk.last || chunk.compute->reads_tokens()) {
+    read_samples([&](int64_t index, std::span<int64_t> tokens) { reader(batch, index, tokens); },
+                 first_sample_ + int64_t{micro_batch_of(k)} * replica_.micro_batch_size,
+                 replica_.micro_batch_size, chunk.compute->sequence_length() + 1, slot.samples);
   }
   // The micro-batch before the last one may still leave from this slot's output.
   HDT_RETURN_IF_ERROR(settle(slot.sent));

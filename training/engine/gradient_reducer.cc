@@ -3,13 +3,18 @@
 
 namespace hdt::training {
 
-// Buckets hold consecutive units, last first, so a bucket is complete with its first unit. A set with
-// one rank has nothing to sum.
+// Buckets hold consecutive units, last first, so a bucket is complete with its first unit. The tied unit,
+// whose uses may be the first and the last unit of the rank, is complete with all others.
 void GradientReducer::unit_done(int unit) {
   if (!failure_.is_ok() || next_ == buckets_.size() || unit != buckets_[next_].bucket.units.first) return;
-  const BucketShards& shards = buckets_[next_++];
+  start(buckets_[next_++]);
+  if (next_ < buckets_.size() && buckets_[next_].bucket.units.first == kTiedUnit) start(buckets_[next_++]);
+}
+
+// A set with one rank has nothing to sum, and neither has a bucket of units without parameters.
+void GradientReducer::start(const BucketShards& shards) {
   const int set = shards.bucket.owner_set;
-  if (sets_[set].ranks.size() == 1) return;
+  if (!failure_.is_ok() || sets_[set].ranks.size() == 1 || shards.elements == 0) return;
   const TypedSpan gradients = memory_.gradients(shards.bucket.units);
   Result<Pending> started = shards.counts.empty()
                                 ? messenger_.sum_over_owners(set, gradients)

@@ -41,6 +41,9 @@ class GradientReducer {
   int buckets() const { return static_cast<int>(buckets_.size()); }
 
  private:
+  // Starts the sum of a bucket that is complete.
+  void start(const BucketShards& shards);
+
   std::span<const BucketShards> buckets_;  // in the order of completion
   const std::vector<OwnerSet>& sets_;
   UnitMemory& memory_;

@@ -15,19 +15,31 @@
 #include "training/engine/ownership.h"
 
 namespace hdt::training {
+hdtDataType_t data_type_of(NumberType type) {
+  switch (type) {
+    case NumberType::kBFloat16:
+      return HDT_BFLOAT16;
+    case NumberType::kFloat16:
+      return HDT_FLOAT16;
+    case NumberType::kFloat64:
+      return HDT_FLOAT64;
+    case NumberType::kFloat32:
+      break;
+  }
+  return HDT_FLOAT32;
+}
+
 namespace {
 
 // One split of the world into groups of a class. Collective. Nothing for a rank without a colour.
-Result<std::optional<Communicator>> split(Communicator& world, int color, int key, const char* group_class) {
+Result<std::optional<Communicator>> split(Communicator& world, int color, int key, const char* group_class,
+                                          bool deterministic = false) {
   hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
   config.group_class = group_class;
+  config.deterministic = deterministic ? 1 : 0;
   std::optional<Communicator> made;
   HDT_RETURN_IF_ERROR(status_of([&] { made = world.split(color, key, &config); }));
   return made;
-}
-
-hdtDataType_t data_type_of(NumberType type) {
-  return type == NumberType::kBFloat16 ? HDT_BFLOAT16 : HDT_FLOAT32;
 }
 
 // The values as libhdt takes them: SendBuffer (const void) or RecvBuffer (void).
@@ -36,28 +48,34 @@ Buffer<Void> buffer_of(BasicTypedSpan<Byte> values) {
   return {values.data(), values.size(), data_type_of(values.type())};
 }
 
-// Used by the rank's training thread only.
+// Used by the rank's training thread only, but for abort().
 class HdtMessenger final : public Messenger {
  public:
   explicit HdtMessenger(Communicator& world) : world_(world) {}
 
-  // Makes the groups, in the same order on every rank: the replica's, then the owner sets' round by
-  // round. In a round a rank is in one set at most, whose number is its colour. A rank in none takes
-  // part in the split without getting a group. Keys are positions, so that a stage's number is its rank
-  // in the replica's group.
-  Status connect(const Layout& layout) {
+  // Makes the groups, in the same order on every rank: the replica's, then the owners' round by round. Owner
+  // sets of the same ranks share a group, which is that of the first of them. In a round a rank is in one
+  // group at most, whose number is its colour. A rank in none takes part in the split without getting a
+  // group. Keys are positions, so that a stage's number is its rank in the replica's group, and an owner's
+  // place in its set the one in the set's group.
+  Status connect(const Layout& layout, bool deterministic) {
     const Position position = layout.position_of(rank());
     Result<std::optional<Communicator>> replica = split(world_, position.replica, position.stage, "pp");
     if (!replica.is_ok()) return replica.status();
     replica_ = replica.take();
     const std::vector<OwnerSet> sets = owner_sets(layout);
+    group_of_ = owner_groups(sets);
     // One split of the world for each round.
     for (const std::vector<int>& round : disjoint_rounds(sets)) {
       int color = HDT_SPLIT_NO_COLOR;
+      int place = 0;
       for (const int set : round) {
-        if (std::ranges::find(sets[set].ranks, rank()) != sets[set].ranks.end()) color = set;
+        const auto found = std::ranges::find(sets[set].ranks, rank());
+        if (found == sets[set].ranks.end()) continue;
+        color = set;
+        place = static_cast<int>(found - sets[set].ranks.begin());
       }
-      Result<std::optional<Communicator>> owners = split(world_, color, position.replica, "dp");
+      Result<std::optional<Communicator>> owners = split(world_, color, place, "dp", deterministic);
       if (!owners.is_ok()) return owners.status();
       if (owners.value()) owners_.emplace(color, *owners.take());
     }
@@ -88,13 +106,13 @@ class HdtMessenger final : public Messenger {
   }
 
   Result<Pending> sum_over_owners(int owner_set, TypedSpan values) override {
-    Communicator& owners = owners_.at(owner_set);
+    Communicator& owners = owners_.at(group_of_[owner_set]);
     return started(owners, [&] { return owners.all_reduce_async(buffer_of<void>(values)); });
   }
 
   Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                              std::span<const size_t> counts) override {
-    Communicator& owners = owners_.at(owner_set);
+    Communicator& owners = owners_.at(group_of_[owner_set]);
     const std::vector<size_t> starts = starts_of(counts);
     const TypedSpan own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
     return started(owners, [&] {
@@ -104,7 +122,7 @@ class HdtMessenger final : public Messenger {
 
   Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                          std::span<const size_t> counts) override {
-    Communicator& owners = owners_.at(owner_set);
+    Communicator& owners = owners_.at(group_of_[owner_set]);
     const std::vector<size_t> starts = starts_of(counts);
     const TypedSpan own = values.subspan(starts[owners.rank()], counts[owners.rank()]);
     return started(owners, [&] {
@@ -117,6 +135,12 @@ class HdtMessenger final : public Messenger {
   }
   Status max_over_world(std::span<double> values) override {
     return status_of([&] { world_.all_reduce(values, HDT_MAX); });
+  }
+
+  // The groups are made by then, and stay until the end of the object.
+  void abort() override {
+    if (replica_) (void)hdtCommAbort(replica_->get());
+    for (const auto& [set, owners] : owners_) (void)hdtCommAbort(owners.get());
   }
 
  private:
@@ -137,7 +161,8 @@ class HdtMessenger final : public Messenger {
 
   Communicator& world_;
   std::optional<Communicator> replica_;  // of class "pp"; ranks are stages
-  std::map<int, Communicator> owners_;   // by owner set, those that this rank is in
+  std::vector<int> group_of_;            // by owner set: its group
+  std::map<int, Communicator> owners_;   // by group, those that this rank is in
 };
 
 }  // namespace
@@ -153,9 +178,10 @@ Status cause_of(Communicator& world, const Status& failure) {
   return failure;
 }
 
-Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout) {
+Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout,
+                                                      bool deterministic) {
   auto messenger = std::make_unique<HdtMessenger>(world);
-  HDT_RETURN_IF_ERROR(messenger->connect(layout));
+  HDT_RETURN_IF_ERROR(messenger->connect(layout, deterministic));
   return std::unique_ptr<Messenger>(std::move(messenger));
 }
 

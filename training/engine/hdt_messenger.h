@@ -11,9 +11,15 @@
 
 namespace hdt::training {
 
+// libhdt's name of a type.
+hdtDataType_t data_type_of(NumberType type);
+
 // Makes the groups. Collective over `world`: all its ranks must call it with the same layout. `world`
-// must outlive the messenger and have layout.world_size() ranks. Fails with libhdt's code and message.
-Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout);
+// must outlive the messenger and have layout.world_size() ranks. `deterministic`, the same on all ranks: sums
+// over owners are combined in the order of replicas, wherever the ranks are (hdtCommConfig_t). Fails with
+// libhdt's code and message.
+Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const Layout& layout,
+                                                      bool deterministic = false);
 
 // Finds the cause of `failure`, which is that of a group that the messenger has made and names ranks by their
 // numbers there. A rank that has failed aborts or leaves `world`, too, so the failure of `world` is the

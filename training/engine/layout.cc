@@ -32,6 +32,17 @@ Layout::Layout(int num_layers, std::vector<Replica> replicas, RankOrder order)
   }
 }
 
+Layout::Layout(int num_layers, std::vector<Replica> replicas, std::vector<std::vector<int>> ranks)
+    : num_layers_(num_layers), replicas_(std::move(replicas)), ranks_(std::move(ranks)) {
+  size_t size = 0;
+  for (const std::vector<int>& of_replica : ranks_) size += of_replica.size();
+  positions_.resize(size);
+  for (int replica = 0; replica < num_replicas(); ++replica) {
+    for (int stage = 0; stage < replicas_[replica].stages(); ++stage)
+      positions_[static_cast<size_t>(ranks_[replica][stage])] = {replica, stage, 0};
+  }
+}
+
 int64_t Layout::global_batch_size() const { return first_sample(num_replicas()); }
 
 int64_t Layout::first_sample(int replica) const {
@@ -61,10 +72,20 @@ std::vector<UnitRange> Layout::ranges_of(int rank) const {
 }
 
 int Layout::owner_of(int unit, int replica) const {
+  if (unit == kTiedUnit) unit = embedding_unit();
   const int stages = replicas_[replica].stages();
   int virtual_stage = 0;
   while (!units_of({replica, virtual_stage % stages, virtual_stage / stages}).contains(unit)) ++virtual_stage;
   return rank_of({replica, virtual_stage % stages, 0});
+}
+
+std::vector<int> Layout::owners_of(int unit, int replica) const {
+  std::vector<int> owners = {owner_of(unit, replica)};
+  if (unit == kTiedUnit) {
+    const int head = owner_of(head_unit(), replica);
+    if (head != owners.front()) owners.push_back(head);
+  }
+  return owners;
 }
 
 }  // namespace hdt::training

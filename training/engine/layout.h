@@ -61,15 +61,30 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+// The unit of a tied matrix: the embedding's, which the head multiplies with, too. It has one tensor, and a
+// replica has it on the ranks of both uses: on one rank, or on the first stage and the last one.
+inline constexpr int kTiedUnit = -1;
+
 // The same on all ranks, and not changed once it is made, so any thread may read it. The functions take
 // valid indices only.
 class Layout {
  public:
   // `replicas` must be consistent: see make_layout (layout_flags.h), which checks and explains.
   Layout(int num_layers, std::vector<Replica> replicas, RankOrder order);
+  // The same with a numbering of its own: ranks[r][s] is the rank of stage s of replica r. Each of 0 ..
+  // number of stages - 1 must be there once.
+  Layout(int num_layers, std::vector<Replica> replicas, std::vector<std::vector<int>> ranks);
+  // The same layout of a model whose embedding and head share a matrix (kTiedUnit).
+  Layout with_tied_unit() const {
+    Layout layout = *this;
+    layout.has_tied_unit_ = true;
+    return layout;
+  }
 
   int num_layers() const { return num_layers_; }
+  // Without the tied unit, if there is one.
   int num_units() const { return num_layers_ + 2; }
+  bool has_tied_unit() const { return has_tied_unit_; }
   int embedding_unit() const { return 0; }
   int head_unit() const { return num_layers_ + 1; }
   int num_replicas() const { return static_cast<int>(replicas_.size()); }
@@ -90,11 +105,14 @@ class Layout {
   UnitRange units_of(Position position) const;
   // Those of each chunk of a rank, first chunk first.
   std::vector<UnitRange> ranges_of(int rank) const;
-  // The rank of `replica` that holds `unit`.
+  // The rank of `replica` that holds `unit`; of the tied unit the first one.
   int owner_of(int unit, int replica) const;
+  // All of them: of the tied unit there may be two.
+  std::vector<int> owners_of(int unit, int replica) const;
 
  private:
   int num_layers_;
+  bool has_tied_unit_ = false;
   std::vector<Replica> replicas_;
   std::vector<Position> positions_;      // by rank
   std::vector<std::vector<int>> ranks_;  // by replica, stage

@@ -7,8 +7,11 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include "training/engine/layout_string.h"
 
 namespace hdt::training {
 namespace {
@@ -55,7 +58,7 @@ Result<Split> parse_stages(const std::vector<int>& values, const std::string& fl
                                 values.size() - at, difference(values.size() - at, count)));
     }
     for (size_t i = 0; i < count; ++i, ++at) {
-      HDT_RETURN_IF_ERROR(check_range(flag + ": the layers of a stage", values[at]));
+      if (values[at] != 0) HDT_RETURN_IF_ERROR(check_range(flag + ": the layers of a stage", values[at]));
       layers.push_back(values[at]);
     }
   }
@@ -70,6 +73,14 @@ Result<Split> parse_stages(const std::vector<int>& values, const std::string& fl
   for (size_t chunk = 0; chunk < static_cast<size_t>(chunks); ++chunk) {
     for (size_t i = chunk; i < layers.size(); i += static_cast<size_t>(chunks))
       split.layers.push_back(layers[i]);
+  }
+  for (size_t stage = 1; stage + 1 < split.layers.size(); ++stage) {
+    if (split.layers[stage] == 0) {
+      return broken(
+          fmt::format("{}: stage {} of {} of the model has 0 layers, expected at least 1: only the "
+                      "first and the last one may be without, as they have the embedding and the head",
+                      flag, stage + 1, split.layers.size()));
+    }
   }
   return split;
 }
@@ -128,16 +139,42 @@ Result<Split> even_split(const LayoutFlags& flags) {
                static_cast<int>(chunks)};
 }
 
+// The split of --pipeline-model-parallel-layout.
+Result<Split> split_of_layout(const LayoutFlags& flags) {
+  constexpr const char* kFlag = "--pipeline-model-parallel-layout";
+  for (const auto& [name, given] :
+       {std::pair{"--hetero-pipeline-stages", !flags.hetero_pipeline_stages.empty()},
+        std::pair{"--num-virtual-stages-per-pipeline-rank", !flags.virtual_stages_per_rank.empty()},
+        std::pair{"--num-layers-per-virtual-pipeline-stage", flags.layers_per_virtual_stage.has_value()}}) {
+    if (given) return broken(fmt::format("{} and {} exclude each other: give one of them", kFlag, name));
+  }
+  Result<std::vector<int>> layers = parse_layout_string(*flags.pipeline_model_parallel_layout);
+  if (!layers.is_ok()) return broken(fmt::format("{}: {}", kFlag, layers.status().message()));
+  const auto virtual_stages = static_cast<int>(layers.value().size());
+  const int stages = flags.pipeline_model_parallel_size.value_or(virtual_stages);
+  if (virtual_stages % stages != 0) {
+    return broken(
+        fmt::format("{}: {} stages, which is no multiple of --pipeline-model-parallel-size {}: {} left over",
+                    kFlag, virtual_stages, stages, virtual_stages % stages));
+  }
+  const int64_t sum = std::accumulate(layers.value().begin(), layers.value().end(), int64_t{0});
+  if (sum != flags.num_layers) {
+    return broken(fmt::format("{}: {} layers, --num-layers is {}: {}", kFlag, sum, flags.num_layers,
+                              difference(sum, flags.num_layers)));
+  }
+  return Split{layers.take(), virtual_stages / stages};
+}
+
 // The layers of each stage of each replica. Without --hetero-pipeline-stages the layers are split
 // evenly. One split holds for as many replicas as the ranks make; several are one for each replica.
 Result<std::vector<Split>> parse_splits(const LayoutFlags& flags) {
   HDT_RETURN_IF_ERROR(check_chunk_flags(flags));
   std::vector<Split> splits;
-  // 1. No split is given: an even one.
-  if (flags.hetero_pipeline_stages.empty()) {
-    Result<Split> even = even_split(flags);
-    if (!even.is_ok()) return even.status();
-    splits.push_back(even.take());
+  // 1. No split is given for a replica: that of the layout, or an even one.
+  if (flags.hetero_pipeline_stages.empty() || flags.pipeline_model_parallel_layout) {
+    Result<Split> common = flags.pipeline_model_parallel_layout ? split_of_layout(flags) : even_split(flags);
+    if (!common.is_ok()) return common.status();
+    splits.push_back(common.take());
   }
   // 2. Each split that was given.
   const size_t given = flags.hetero_pipeline_stages.size();

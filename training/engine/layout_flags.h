@@ -1,7 +1,8 @@
-// layout_flags.h: the layout from flags, in the formats of the mixed-vendor Megatron forks.
+// layout_flags.h: the layout from flags, in the formats of Megatron and its mixed-vendor forks.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -25,6 +26,10 @@ struct LayoutFlags {
   std::vector<int> virtual_stages_per_rank;
   // --num-layers-per-virtual-pipeline-stage: the same from the layers of each chunk, for an even split.
   std::optional<int> layers_per_virtual_stage;
+  // --pipeline-model-parallel-layout, in the place of the three flags before: one split for every replica
+  // (layout_string.h). It has a stage for each of --pipeline-model-parallel-size, or a multiple of that many,
+  // which are the chunks. Without that flag no stage has several chunks.
+  std::optional<std::string> pipeline_model_parallel_layout;
   // RankOrder::kTpPpDp instead of kTpDpPp.
   bool use_tp_pp_dp_mapping = false;
   std::optional<int> micro_batch_size;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "training/engine/number_type.h"
+#include "training/numbers/number_type.h"
 
 namespace hdt::training {
 
@@ -30,8 +30,9 @@ inline Status settle(Pending& operation) {
   return finished->wait();
 }
 
-// One rank's end. Used by one thread. Calls that return a Status block; calls that return a Pending have
-// only begun when they return. After a failure the run is over: no function may be expected to work.
+// One rank's end. Used by one thread, but for abort(). Calls that return a Status block; calls that return a
+// Pending have only begun when they return. After a failure the run is over: no function may be expected to
+// work.
 class Messenger {
  public:
   virtual ~Messenger() = default;
@@ -66,6 +67,10 @@ class Messenger {
   // In place, over all ranks, which all call it.
   virtual Status sum_over_world(std::span<double> values) = 0;
   virtual Status max_over_world(std::span<double> values) = 0;
+
+  // Ends this rank's operations but those over the world, and so those of the ranks that wait for it. Any
+  // thread, while another one is in an operation.
+  virtual void abort() {}
 };
 
 // The lowest rank that says yes, on all ranks; -1 if there is none. All ranks call it.

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 namespace hdt::training {
 
-void set_parameters(const TensorState& tensor, std::span<const float> whole) {
+void set_parameters(const TensorState& tensor, ConstTypedSpan whole) {
   convert(whole, tensor.parameters);
-  std::ranges::copy(whole.subspan(tensor.first, tensor.master.size()), tensor.master.begin());
+  convert(whole.subspan(tensor.first, tensor.master.size()), tensor.master);
 }
 
 Optimizer::Optimizer(UnitMemory& memory, const AdamWOptions& options, const std::vector<OwnerSet>& sets,
@@ -21,9 +22,9 @@ Optimizer::Optimizer(UnitMemory& memory, const AdamWOptions& options, const std:
     // Shards begin on a cache line, as their parameters do.
     elements += (shards.count + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
   }
-  first_moment_.resize(elements);
-  second_moment_.resize(elements);
-  if (has_masters()) master_.resize(elements);
+  first_moment_ = plain_memory(state_type(), elements);
+  second_moment_ = plain_memory(state_type(), elements);
+  if (has_masters()) master_ = plain_memory(state_type(), elements);
   // Buckets are in the order of backward.
   for (size_t bucket = buckets_.size(); bucket > 0; --bucket) add_tensors(bucket - 1);
   share_out_writing(sets, rank);
@@ -43,12 +44,10 @@ void Optimizer::add_tensors(size_t bucket) {
       const size_t moments = count == 0 ? 0 : moments_[bucket] + own - shards.first;
       const TypedSpan parameters = memory_.parameters(units).subspan(at, end - at);
       const TypedSpan updated = parameters.subspan(own - at, count);
-      const std::span<float> master =
-          has_masters() ? std::span(master_).subspan(moments, count) : updated.as<float>();
+      const TypedSpan master = has_masters() ? master_.span().subspan(moments, count) : updated;
       convert(updated, master);
-      tensors_.push_back({&tensor, parameters, own - at, master,
-                          std::span(first_moment_).subspan(moments, count),
-                          std::span(second_moment_).subspan(moments, count)});
+      tensors_.push_back({&tensor, parameters, own - at, master, first_moment_.span().subspan(moments, count),
+                          second_moment_.span().subspan(moments, count)});
       places_.push_back({bucket, at, memory_.start(units.first) + at, false});
       at = end;
     }
@@ -69,6 +68,27 @@ void Optimizer::share_out_writing(const std::vector<OwnerSet>& sets, int rank) {
   }
 }
 
+template <typename T>
+void Optimizer::update_piece(const TensorState& tensor, size_t first, size_t count, TypedSpan gradients,
+                             int64_t step, double learning_rate, double gradient_scale) const {
+  if constexpr (std::is_floating_point_v<T>) {
+    std::vector<T> converted;
+    std::span<const T> used;
+    if (gradients.type() == NumberTypeOf<T>::value) {
+      used = gradients.as<T>();
+    } else {
+      converted.resize(count);
+      convert(gradients, converted);
+      used = converted;
+    }
+    const auto part = [&](TypedSpan state) { return state.as<T>().subspan(first, count); };
+    adamw_update(AdamWSpan<T>{part(tensor.master), used, part(tensor.exp_avg), part(tensor.exp_avg_sq)},
+                 options_, step + 1, learning_rate, gradient_scale, tensor.info->weight_decay);
+  } else {
+    throw_wrong_type(NumberTypeOf<T>::value, state_type());
+  }
+}
+
 // In pieces, which are alike whoever works on them. An element's update knows nothing of others.
 void Optimizer::update(int64_t step, double learning_rate, double gradient_scale,
                        const ForEachPiece& for_each) {
@@ -85,22 +105,17 @@ void Optimizer::update(int64_t step, double learning_rate, double gradient_scale
   }
   const TypedSpan parameters = memory_.all_parameters();
   const TypedSpan gradients = memory_.all_gradients();
-  const bool is_converted = gradients.type() != NumberType::kFloat32;
   for_each(pieces.size(), [&](size_t index) {
-    const auto [number, first, count] = pieces[index];
-    const TensorState& tensor = tensors_[number];
-    const size_t start = places_[number].start + tensor.first + first;
-    const TypedSpan summed = gradients.subspan(start, count);
-    std::vector<float> converted(is_converted ? count : 0);
-    if (is_converted) convert(summed, converted);
-    const std::span<const float> used =
-        is_converted ? std::span<const float>(converted) : std::span<const float>(summed.as<float>());
-    const std::span<float> master = tensor.master.subspan(first, count);
-    adamw_update(
-        {master, used, tensor.exp_avg.subspan(first, count), tensor.exp_avg_sq.subspan(first, count)},
-        options_, step + 1, static_cast<float>(learning_rate), static_cast<float>(gradient_scale),
-        tensor.info->weight_decay);
-    if (has_masters()) convert(master, parameters.subspan(start, count));
+    const Piece& piece = pieces[index];
+    const TensorState& tensor = tensors_[piece.tensor];
+    const size_t start = places_[piece.tensor].start + tensor.first + piece.first;
+    with_elements(tensor.master, [&](auto master) {
+      update_piece<typename decltype(master)::value_type>(tensor, piece.first, piece.count,
+                                                          gradients.subspan(start, piece.count), step,
+                                                          learning_rate, gradient_scale);
+    });
+    if (has_masters())
+      convert(tensor.master.subspan(piece.first, piece.count), parameters.subspan(start, piece.count));
   });
 }
 
@@ -110,14 +125,14 @@ void Optimizer::update(int64_t step, double learning_rate, double gradient_scale
 Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
   // What owners keep parts of: the shards, and where a tensor has its part.
   struct Sharded {
-    std::span<const float> own;
-    std::span<float> TensorState::*part;
-    std::vector<float> whole;  // of one bucket
+    TypedSpan own;
+    TypedSpan TensorState::*part;
+    TypedMemory whole = {};  // of one bucket
   };
   std::vector<Sharded> states;
-  states.push_back({first_moment_, &TensorState::exp_avg, {}});
-  states.push_back({second_moment_, &TensorState::exp_avg_sq, {}});
-  if (has_masters()) states.push_back({master_, &TensorState::master, {}});
+  states.push_back({first_moment_.span(), &TensorState::exp_avg});
+  states.push_back({second_moment_.span(), &TensorState::exp_avg_sq});
+  if (has_masters()) states.push_back({master_.span(), &TensorState::master});
 
   const auto is_cut = [&](size_t bucket) { return !buckets_[bucket].counts.empty(); };
   WrittenState state;
@@ -126,17 +141,17 @@ Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
     if (places_[i].written_here && is_cut(places_[i].bucket))
       gathered += states.size() * tensors_[i].parameters.size();
   }
-  state.gathered = std::make_unique<float[]>(gathered);
-  float* free = state.gathered.get();
+  state.gathered = plain_memory(state_type(), gathered);
+  size_t free = 0;  // the first element of it that is not in use
   for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     const BucketShards& shards = buckets_[bucket];
     for (Sharded& sharded : states) {
-      if (!is_cut(bucket)) break;
-      sharded.whole.resize(shards.elements);
-      std::ranges::copy(sharded.own.subspan(moments_[bucket], shards.count),
-                        sharded.whole.begin() + static_cast<std::ptrdiff_t>(shards.first));
+      if (!is_cut(bucket) || shards.elements == 0) break;
+      sharded.whole = plain_memory(state_type(), shards.elements);
+      convert(sharded.own.subspan(moments_[bucket], shards.count),
+              sharded.whole.span().subspan(shards.first, shards.count));
       Result<Pending> started =
-          messenger.all_gather_over_owners(shards.bucket.owner_set, sharded.whole, shards.counts);
+          messenger.all_gather_over_owners(shards.bucket.owner_set, sharded.whole.span(), shards.counts);
       if (!started.is_ok()) return started.status();
       HDT_RETURN_IF_ERROR(started.value()->wait());
     }
@@ -147,17 +162,27 @@ Result<WrittenState> Optimizer::state_to_write(Messenger& messenger) const {
       if (is_cut(bucket)) {
         tensor.first = 0;
         for (const Sharded& sharded : states) {
-          std::copy_n(sharded.whole.begin() + static_cast<std::ptrdiff_t>(places_[i].element), count, free);
-          tensor.*sharded.part = {free, count};
+          tensor.*sharded.part = state.gathered.span().subspan(free, count);
+          convert(sharded.whole.span().subspan(places_[i].element, count), tensor.*sharded.part);
           free += count;
         }
-        // Parameters in fp32 are whole on every owner.
-        if (!has_masters()) tensor.master = tensor.parameters.as<float>();
+        // Parameters of the states' type are whole on every owner.
+        if (!has_masters()) tensor.master = tensor.parameters;
       }
       state.tensors.push_back(tensor);
     }
   }
   return state;
+}
+
+std::pair<size_t, size_t> Optimizer::size_to_write() const {
+  std::pair<size_t, size_t> size;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!places_[i].written_here) continue;
+    ++size.first;
+    size.second += tensors_[i].parameters.size() * bytes_of(state_type());
+  }
+  return size;
 }
 
 }  // namespace hdt::training

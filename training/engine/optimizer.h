@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -23,28 +24,30 @@ struct TensorState {
   // What the update works on, of the elements that this rank updates: of so many, from element `first` on.
   // All elements where the tensor's bucket is not cut; none where the tensor lies in shards of others.
   size_t first = 0;
-  // The parameters in fp32. Where `parameters` are fp32, these are a part of them; else `parameters` are
-  // these rounded, so that updates too small for their type add up here.
-  std::span<float> master;
-  std::span<float> exp_avg;     // AdamW's first moment, in PyTorch's name for it
-  std::span<float> exp_avg_sq;  // and the second
+  // All three are of state_type_of() the parameters' type. The parameters in that type: where `parameters`
+  // have it, these are a part of them; else `parameters` are these rounded, so that updates too small for
+  // their type add up here.
+  TypedSpan master;
+  TypedSpan exp_avg;     // AdamW's first moment, in PyTorch's name for it
+  TypedSpan exp_avg_sq;  // and the second
 };
 
-// What this rank writes into a checkpoint: tensors with all of their masters and moments, which are fp32
-// whatever the parameters are. Every tensor is written by one of its owners. The spans are valid until the
-// next update, and as long as this object and the optimizer.
+// What this rank writes into a checkpoint: tensors with all of their masters and moments, which are fp64 if
+// the parameters are, and fp32 otherwise. Every tensor is written by one of its owners. The spans are valid
+// until the next update, and as long as this object and the optimizer.
 struct WrittenState {
   std::vector<TensorState> tensors;
-  std::unique_ptr<float[]> gathered;  // states of which other ranks keep parts
+  TypedMemory gathered;  // states of which other ranks keep parts
 };
 
 // Writes other parameters into a tensor: `whole` (all of its elements) rounded, and the rank's part of it as
 // master. To be done between steps, and on all owners alike.
-void set_parameters(const TensorState& tensor, std::span<const float> whole);
+void set_parameters(const TensorState& tensor, ConstTypedSpan whole);
 
 // Owned by the trainer, used on its thread. It owns the state of this rank's shards and of nothing else: two
 // moments for each element that the rank updates, zeros at first, and the master of parameters that are not
-// fp32. All ranks must update with the sums of the same step, so that their states stay parts of one.
+// of the states' type. All ranks must update with the sums of the same step, so that their states stay parts
+// of one.
 class Optimizer {
  public:
   // `memory`, `sets` and `buckets` must outlive the optimizer. `buckets`: those of plan_shards(). The memory
@@ -61,11 +64,13 @@ class Optimizer {
   // optimizer. Whoever writes other moments there does it between steps, and on all owners alike.
   std::span<const TensorState> tensors() const { return tensors_; }
   // The elements of one moment, that is of this rank's shards with less than a cache line of padding each.
-  size_t state_elements() const { return first_moment_.size(); }
+  size_t state_elements() const { return first_moment_.span().size(); }
 
   // The tensors that this rank writes. Where buckets are cut, their states are gathered, bucket by bucket:
   // all ranks must call it then, with the parameters whole.
   Result<WrittenState> state_to_write(Messenger& messenger) const;
+  // How many tensors that are, and the bytes of one of their states (the master, or a moment) together.
+  std::pair<size_t, size_t> size_to_write() const;
 
  private:
   // Where a tensor lies.
@@ -77,7 +82,12 @@ class Optimizer {
   };
   void add_tensors(size_t bucket);
   // Whether masters are memory of their own.
-  bool has_masters() const { return memory_.all_parameters().type() != NumberType::kFloat32; }
+  bool has_masters() const { return memory_.all_parameters().type() != state_type(); }
+  NumberType state_type() const { return state_type_of(memory_.all_parameters().type()); }
+  // Updates so many elements of a tensor with the gradients that belong to them, in the states' C++ type.
+  template <typename T>
+  void update_piece(const TensorState& tensor, size_t first, size_t count, TypedSpan gradients, int64_t step,
+                    double learning_rate, double gradient_scale) const;
   // Decides which owner writes which tensor.
   void share_out_writing(const std::vector<OwnerSet>& sets, int rank);
 
@@ -85,10 +95,10 @@ class Optimizer {
   AdamWOptions options_;
   std::span<const BucketShards> buckets_;  // in the order of backward
   // The moments of the shards, one shard after the other.
-  std::vector<float> first_moment_;
-  std::vector<float> second_moment_;
-  // Likewise the masters; empty where the parameters are fp32.
-  std::vector<float> master_;
+  TypedMemory first_moment_;
+  TypedMemory second_moment_;
+  // Likewise the masters; empty where the parameters are of the states' type.
+  TypedMemory master_;
   std::vector<size_t> moments_;  // where those of a bucket's shard begin, by bucket
   std::vector<TensorState> tensors_;
   std::vector<Place> places_;  // of the tensors

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <numeric>
 
 namespace hdt::training {
@@ -10,22 +12,34 @@ namespace hdt::training {
 // Goes through the units in order and begins a new set where the owners change.
 std::vector<OwnerSet> owner_sets(const Layout& layout) {
   std::vector<OwnerSet> sets;
-  for (int unit = 0; unit < layout.num_units(); ++unit) {
+  for (int unit = layout.has_tied_unit() ? kTiedUnit : 0; unit < layout.num_units(); ++unit) {
     std::vector<int> owners;
     for (int replica = 0; replica < layout.num_replicas(); ++replica)
-      owners.push_back(layout.owner_of(unit, replica));
-    if (sets.empty() || sets.back().ranks != owners) sets.push_back({std::move(owners), {unit, unit}});
+      std::ranges::copy(layout.owners_of(unit, replica), std::back_inserter(owners));
+    // The tied unit is complete when all uses are, so it is not reduced with others.
+    if (unit <= layout.embedding_unit() || sets.back().ranks != owners)
+      sets.push_back({std::move(owners), {unit, unit}});
     sets.back().units.end = unit + 1;
   }
   return sets;
 }
 
-// Greedy colouring: each set goes into the first round that has none of its ranks. That need not be the
-// minimum of rounds, but there are few sets.
+std::vector<int> owner_groups(const std::vector<OwnerSet>& sets) {
+  std::map<std::vector<int>, int> first_with;
+  std::vector<int> groups;
+  for (int set = 0; set < static_cast<int>(sets.size()); ++set)
+    groups.push_back(first_with.try_emplace(sets[set].ranks, set).first->second);
+  return groups;
+}
+
+// Greedy colouring: each group goes into the first round that has none of its ranks. That need not be the
+// minimum of rounds, but there are few groups.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets) {
   std::vector<std::vector<int>> rounds;
   std::vector<std::vector<int>> taken;  // ranks in each round
+  const std::vector<int> groups = owner_groups(sets);
   for (int set = 0; set < static_cast<int>(sets.size()); ++set) {
+    if (groups[set] != set) continue;
     size_t round = 0;
     const auto meets = [&](const std::vector<int>& ranks) {
       return std::any_of(sets[set].ranks.begin(), sets[set].ranks.end(), [&](int rank) {

@@ -1,8 +1,12 @@
 // ownership.h: which ranks must sum which gradients.
 //
-// A unit is owned by one rank of every replica. Where replicas are split differently, neighbouring units
-// have different sets of owners. A set is a row of consecutive units, so its gradients can be reduced as one
-// piece of memory. Ranks that hold several ranges of layers may share several such rows; each one is a set.
+// A unit is owned by one rank of every replica. Where replicas are split differently, neighbouring units have
+// different sets of owners. A set is a row of consecutive units, so its gradients can be reduced as one piece
+// of memory. Ranks that hold several ranges of layers may share several such rows; each one is a set, and
+// sets of the same ranks use one group (owner_groups()).
+//
+// A tied matrix is a set of its own, of all ranks that have it. Each of them has the gradient of its own
+// uses, so the sum over the set is that of both uses, whichever ranks have one of them and which have both.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +20,29 @@ namespace hdt::training {
 
 // Ranks that hold the same consecutive units.
 struct OwnerSet {
-  std::vector<int> ranks;  // one for each replica, in the order of replicas
-  UnitRange units;         // as long as the owners do not change
+  // One for each replica, in the order of replicas; of the tied unit one or two (Layout::owners_of()).
+  std::vector<int> ranks;
+  UnitRange units;  // as long as the owners do not change
 };
 
-// All owner sets, in the order of units. Together they cover every unit once.
+// All owner sets, in the order of units, the tied unit first. Together they cover every unit once.
 std::vector<OwnerSet> owner_sets(const Layout& layout);
 
-// Groups the sets into rounds such that no rank is in two sets of a round, so the groups of a round can
-// be made by one split of the world. Every rank computes the same rounds, and so makes the same splits
-// in the same order. Each round lists indices into `sets`.
+// By set: the first set with the same ranks in the same order, whose group all of these sets use.
+//
+// The members of a group must start its operations in one order, and they do. Each member holds the units of
+// all sets of the group, and all of its operations follow the order of its units, whatever set they are of:
+// - A backward completes units in falling order on every rank (gradient_reducer.h), so the members reduce the
+//   set of the last units first. The tied unit is the last one on every rank that has it.
+// - Parameters (parameter_gatherer.h) are gathered in rising order, the tied unit first. An update lies
+//   between the reductions and these on every rank.
+// - The states of a checkpoint (Optimizer::state_to_write()) are gathered in the order of the buckets, which
+//   is the falling one again.
+std::vector<int> owner_groups(const std::vector<OwnerSet>& sets);
+
+// Distributes the groups (owner_groups()) over rounds such that no rank is in two groups of a round, so the
+// groups of a round can be made by one split of the world. Every rank computes the same rounds, and so makes
+// the same splits in the same order. Each round lists indices into `sets`, of the first set of each group.
 std::vector<std::vector<int>> disjoint_rounds(const std::vector<OwnerSet>& sets);
 
 // Which of `owners` takes which of the items with these sizes, by index, such that all take about as much:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 namespace hdt::training {
@@ -12,6 +13,11 @@ namespace {
 
 bool is_receive(PipelineAction action) {
   return action == PipelineAction::kReceiveActivation || action == PipelineAction::kReceiveGradient;
+}
+
+// After such a step the chunk reads nothing of its micro-batch any more.
+bool completes_gradients(PipelineAction action) {
+  return action == PipelineAction::kBackward || action == PipelineAction::kWeightGradient;
 }
 
 }  // namespace
@@ -31,11 +37,8 @@ PipelineRunner::PipelineRunner(const Layout& layout, Position position, Schedule
     chunk.last = compute->units().end == layout.head_unit() + 1;
   }
   for (size_t index = 0; index < schedule_.size(); ++index) {
-    const PipelineAction action = schedule_[index].action;
-    if (action == PipelineAction::kBackward || action == PipelineAction::kWeightGradient)
-      chunks_[schedule_[index].chunk].last_gradient = index;
+    if (completes_gradients(schedule_[index].action)) chunks_[schedule_[index].chunk].last_gradient = index;
   }
-  while (schedule_[first_forward_].action != PipelineAction::kForward) ++first_forward_;
 }
 
 Result<PipelineRunner> PipelineRunner::create(const Layout& layout, Position position, ScheduleKind schedule,
@@ -63,7 +66,23 @@ Status PipelineRunner::allocate() {
                          [&](const PipelineStep& step) { return step.chunk == static_cast<int>(index); });
     HDT_RETURN_IF_ERROR(allocate(chunks_[index], most_in_flight(own)));
   }
+  plan_receives();
   return Status::ok();
+}
+
+// A slot is free when the gradients of its previous micro-batch are complete.
+void PipelineRunner::plan_receives() {
+  std::map<std::pair<int, int>, size_t> over;  // by chunk and micro-batch
+  for (size_t index = 0; index < schedule_.size(); ++index) {
+    const PipelineStep step = schedule_[index];
+    if (completes_gradients(step.action)) over[{step.chunk, step.micro_batch}] = index + 1;
+  }
+  for (size_t index = 0; index < schedule_.size(); ++index) {
+    const PipelineStep step = schedule_[index];
+    if (!is_receive(step.action)) continue;
+    const int previous = step.micro_batch - static_cast<int>(chunks_[step.chunk].slots.size());
+    to_receive_.push_back({index, previous < 0 ? 0 : over.at({step.chunk, previous})});
+  }
 }
 
 // Every slot has buffers for its neighbours' messages: an input and its gradient if there is a virtual stage
@@ -73,7 +92,7 @@ Status PipelineRunner::allocate(Chunk& chunk, int in_flight) {
   const UnitRange units = chunk.compute->units();
   const size_t input = chunk.first ? 0 : chunk.compute->activation_elements(units.first - 1, tokens);
   const size_t output = chunk.last ? 0 : chunk.compute->activation_elements(units.end - 1, tokens);
-  chunk.slots.resize(static_cast<size_t>(in_flight) + 1);
+  chunk.slots.resize(static_cast<size_t>(in_flight) + kSpareSlots);
   for (Slot& slot : chunk.slots) {
     std::vector<std::pair<TypedMemory*, size_t>> parts;
     if (!chunk.first) parts = {{&slot.input, input}, {&slot.input_gradient, input}};
@@ -90,77 +109,96 @@ Status PipelineRunner::allocate(Chunk& chunk, int in_flight) {
   return Status::ok();
 }
 
-Result<LossSum> PipelineRunner::run(const SampleReader& samples, const StageCompute::UnitDone& unit_done,
-                                    const std::function<Status()>& before_forward) {
-  LossSum loss;
-  // The first receive is posted before anything is computed; each further one when its predecessor has come.
-  HDT_RETURN_IF_ERROR(post_next_receive(0));
+Result<LossSum> PipelineRunner::run(int64_t step, const SampleReader& samples,
+                                    const StageCompute::UnitDone& unit_done, const UnitNeeded& unit_needed) {
+  step_ = step;
+  Run run = {samples, unit_done, unit_needed};
+  next_receive_ = 0;
   for (size_t index = 0; index < schedule_.size(); ++index) {
-    if (index == first_forward_) HDT_RETURN_IF_ERROR(before_forward());
-    HDT_RETURN_IF_ERROR(take(index, samples, unit_done, loss));
+    HDT_RETURN_IF_ERROR(post_receives(index));
+    HDT_RETURN_IF_ERROR(take(index, run));
   }
   for (Chunk& chunk : chunks_) {
     for (Slot& slot : chunk.slots) {
-      HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
-      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+      HDT_RETURN_IF_ERROR(wait_for(slot.activation_sent));
+      HDT_RETURN_IF_ERROR(wait_for(slot.gradient_sent));
     }
   }
-  return loss;
+  return run.loss;
 }
 
-// Posts the first receive at or after step `from`.
-Status PipelineRunner::post_next_receive(size_t from) {
-  receive_step_ = from;
-  while (receive_step_ < schedule_.size() && !is_receive(schedule_[receive_step_].action)) ++receive_step_;
-  if (receive_step_ == schedule_.size()) return Status::ok();
-  // The buffer may be written: the slot's previous micro-batch is over, as there is a slot more than
-  // micro-batches in flight.
-  const PipelineStep step = schedule_[receive_step_];
-  const bool activation = step.action == PipelineAction::kReceiveActivation;
-  Slot& slot = slot_of(chunks_[step.chunk], step.micro_batch);
-  Result<Pending> posted = messenger_->receive_from_stage(
-      neighbour(activation ? -1 : +1), activation ? slot.input.span() : slot.output_gradient.span());
-  if (!posted.is_ok()) return posted.status();
-  receive_ = posted.take();
+// In the order of the schedule, which is that of the messages of each neighbour. So a receive whose buffer is
+// not free holds back those behind it.
+Status PipelineRunner::post_receives(size_t index) {
+  while (next_receive_ < to_receive_.size() && receives_.size() < kMostReceives &&
+         to_receive_[next_receive_].free_at <= index) {
+    const PipelineStep step = schedule_[to_receive_[next_receive_].step];
+    const bool activation = step.action == PipelineAction::kReceiveActivation;
+    Slot& slot = slot_of(chunks_[step.chunk], step.micro_batch);
+    Result<Pending> posted = messenger_->receive_from_stage(
+        neighbour(activation ? -1 : +1), activation ? slot.input.span() : slot.output_gradient.span());
+    if (!posted.is_ok()) return posted.status();
+    receives_.push_back(posted.take());
+    ++next_receive_;
+  }
   return Status::ok();
 }
 
-Status PipelineRunner::take(size_t index, const SampleReader& samples,
-                            const StageCompute::UnitDone& unit_done, LossSum& loss) {
+// There are more slots than micro-batches in flight, so a buffer is free before its turn, and the receive has
+// been posted.
+Status PipelineRunner::finish_receive(size_t index) {
+  if (receives_.empty() || to_receive_[next_receive_ - receives_.size()].step != index)
+    return {Code::kInternal, fmt::format("step {} of the schedule: its receive was not posted", index)};
+  Pending receive = std::move(receives_.front());
+  receives_.pop_front();
+  return wait_for(receive);
+}
+
+Status PipelineRunner::take(size_t index, Run& run) {
   const PipelineStep step = schedule_[index];
   Chunk& chunk = chunks_[step.chunk];
   Slot& slot = slot_of(chunk, step.micro_batch);
   // Gradients accumulate over the micro-batches, so they are complete in the last step that adds to them.
-  const StageCompute::UnitDone done = index == chunk.last_gradient ? unit_done : [](int) {};
+  const StageCompute::UnitDone done = index == chunk.last_gradient ? run.unit_done : [](int) {};
   switch (step.action) {
-    // The receive was posted earlier. Receives are posted one at a time and in order, so it is this step's.
     case PipelineAction::kReceiveActivation:
     case PipelineAction::kReceiveGradient:
-      HDT_RETURN_IF_ERROR(settle(receive_));
-      return post_next_receive(index + 1);
+      return finish_receive(index);
     case PipelineAction::kForward:
-      return forward(step, chunk, slot, samples, loss);
+      return forward(step, chunk, slot, run);
     // Both forms of the backward write `input_gradient`, which the slot's previous micro-batch may still be
     // sending.
-    case PipelineAction::kBackward:
-      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+    case PipelineAction::kBackward: {
+      HDT_RETURN_IF_ERROR(wait_for(slot.gradient_sent));
+      const TimedPart timed(times_.compute);
       chunk.compute->backward(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
                               slot.input_gradient.span(), done);
       return Status::ok();
-    case PipelineAction::kInputGradient:
-      HDT_RETURN_IF_ERROR(settle(slot.gradient_sent));
+    }
+    case PipelineAction::kInputGradient: {
+      HDT_RETURN_IF_ERROR(wait_for(slot.gradient_sent));
+      const TimedPart timed(times_.compute);
       chunk.compute->backward_input(slot_index(chunk, step.micro_batch), slot.output_gradient.span(),
                                     slot.input_gradient.span());
       return Status::ok();
-    case PipelineAction::kWeightGradient:
+    }
+    case PipelineAction::kWeightGradient: {
+      const TimedPart timed(times_.compute);
       chunk.compute->backward_weights(slot_index(chunk, step.micro_batch), done);
       return Status::ok();
+    }
     case PipelineAction::kSendActivation:
       return send(+1, slot.output.span(), slot.activation_sent);
     case PipelineAction::kSendGradient:
       return send(-1, slot.input_gradient.span(), slot.gradient_sent);
   }
   return {Code::kInternal, "a step of the schedule has no action"};
+}
+
+Status PipelineRunner::wait_for(Pending& operation) {
+  if (!operation) return Status::ok();
+  const TimedPart timed(times_.pp);
+  return settle(operation);
 }
 
 Status PipelineRunner::send(int distance, ConstTypedSpan values, Pending& sent) {
@@ -170,26 +208,41 @@ Status PipelineRunner::send(int distance, ConstTypedSpan values, Pending& sent) 
   return Status::ok();
 }
 
-Status PipelineRunner::forward(PipelineStep step, Chunk& chunk, Slot& slot, const SampleReader& samples,
-                               LossSum& loss) {
+Status PipelineRunner::forward(PipelineStep step, Chunk& chunk, Slot& slot, Run& run) {
   // forward() writes `output`, which the slot's previous micro-batch may still be sending.
-  HDT_RETURN_IF_ERROR(settle(slot.activation_sent));
-  if (chunk.first || chunk.last) read_samples(step.micro_batch, samples, slot);
-  const LossSum more = chunk.compute->forward(slot_index(chunk, step.micro_batch), slot.samples,
-                                              slot.input.span(), slot.output.span());
-  loss.loss += more.loss;
-  loss.tokens += more.tokens;
-  return Status::ok();
-}
-
-// The replica's micro-batches are consecutive parts of its range of the global batch.
-void PipelineRunner::read_samples(int micro_batch, const SampleReader& samples, Slot& slot) {
-  const size_t length = static_cast<size_t>(chunks_.front().compute->sequence_length()) + 1;
-  slot.samples.resize(length * replica_.micro_batch_size);
-  const int64_t first = first_sample_ + int64_t{micro_batch} * replica_.micro_batch_size;
-  for (int i = 0; i < replica_.micro_batch_size; ++i) {
-    samples(first + i, std::span(slot.samples).subspan(i * length, length));
+  HDT_RETURN_IF_ERROR(wait_for(slot.activation_sent));
+  const int64_t first_sample = first_sample_of(step.micro_batch);
+  if (chunk.first || chunk.last || chunk.compute->reads_tokens())
+    read_samples(run.samples, first_sample, replica_.micro_batch_size, chunk.compute->sequence_length() + 1,
+                 slot.samples);
+  MicroBatch batch = {step_, first_sample, slot.samples, loss_factor_};
+  // Parameters come while the first micro-batch is computed. After a failure it is computed to its end, and
+  // nobody gets the result.
+  const UnitRange units = chunk.compute->units();
+  int next = step.micro_batch == 0 ? units.first : units.end;
+  Status come;
+  if (step.micro_batch == 0) {
+    batch.unit_needed = [&](int unit) {
+      if (unit == next) ++next;
+      const TimedPart timed(times_.dp);
+      if (come.is_ok()) come = run.unit_needed(unit);
+    };
   }
+  // What the compute has waited for parameters is not its own time.
+  const double waited = times_.dp;
+  LossSum more;
+  {
+    const TimedPart timed(times_.compute);
+    more = chunk.compute->forward(slot_index(chunk, step.micro_batch), batch, slot.input.span(),
+                                  slot.output.span());
+  }
+  times_.compute -= times_.dp - waited;
+  HDT_RETURN_IF_ERROR(come);
+  if (next != units.end)
+    return {Code::kInternal, fmt::format("the model did not wait for the parameters of unit {}", next)};
+  run.loss.loss += more.loss;
+  run.loss.tokens += more.tokens;
+  return Status::ok();
 }
 
 }  // namespace hdt::training

@@ -1,4 +1,4 @@
-// pipeline_schedule.cc: the generators of GPipe, 1F1B and zero bubble.
+// pipeline_schedule.cc: the generators of GPipe, 1F1B, eager 1F1B and zero bubble.
 #include "training/engine/pipeline_schedule.h"
 
 #include <algorithm>
@@ -30,10 +30,29 @@ class StepWriter {
   std::vector<PipelineStep> steps_;
 };
 
+// Warm-up, steady state, drain. There is room for one micro-batch more than the warm-up has.
+std::vector<PipelineStep> alternating(int stages, int stage, int micro_batches, int in_flight) {
+  StepWriter steps(stages, stage);
+  const int warm_up = std::min(in_flight - 1, micro_batches);
+  for (int i = 0; i < warm_up; ++i) steps.forward(i);
+  for (int i = warm_up; i < micro_batches; ++i) {
+    steps.forward(i);
+    steps.backward(i - warm_up);
+  }
+  for (int i = micro_batches - warm_up; i < micro_batches; ++i) steps.backward(i);
+  return steps.take();
+}
+
+int eager_in_flight(int stages, int stage) { return 3 * (stages - stage) - 2; }
+
 }  // namespace
 
 int most_in_flight(int stages, int stage, int micro_batches) {
   return std::min(stages - stage, micro_batches);
+}
+
+int most_in_flight_eager(int stages, int stage, int micro_batches) {
+  return std::min(eager_in_flight(stages, stage), micro_batches);
 }
 
 std::vector<PipelineStep> gpipe(int stages, int stage, int micro_batches) {
@@ -43,17 +62,12 @@ std::vector<PipelineStep> gpipe(int stages, int stage, int micro_batches) {
   return steps.take();
 }
 
-// Warm-up, steady state, drain.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches) {
-  StepWriter steps(stages, stage);
-  const int warm_up = std::min(stages - 1 - stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) steps.forward(i);
-  for (int i = warm_up; i < micro_batches; ++i) {
-    steps.forward(i);
-    steps.backward(i - warm_up);
-  }
-  for (int i = micro_batches - warm_up; i < micro_batches; ++i) steps.backward(i);
-  return steps.take();
+  return alternating(stages, stage, micro_batches, stages - stage);
+}
+
+std::vector<PipelineStep> eager_one_forward_one_backward(int stages, int stage, int micro_batches) {
+  return alternating(stages, stage, micro_batches, eager_in_flight(stages, stage));
 }
 
 // Goes through 1F1B's list, replaces each backward by its first half, and inserts the second halves: as

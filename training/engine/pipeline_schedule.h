@@ -43,6 +43,15 @@ std::vector<PipelineStep> gpipe(int stages, int stage, int micro_batches);
 // The steps of `stage` of `stages` under 1F1B, in order.
 std::vector<PipelineStep> one_forward_one_backward(int stages, int stage, int micro_batches);
 
+// Eager 1F1B: 1F1B with a longer warm-up, which hides messages under computation (Zhuang et al. 2022: "On
+// optimizing the communication of model parallelism"). Three forwards are run ahead for each stage behind
+// this one: one for the work there, one for the way there, and one for the way back. So messages that take as
+// long as a stage's forward and backward cost no time but at the beginning and the end of the step. (The
+// paper runs two ahead, which hides messages of half that length.)
+std::vector<PipelineStep> eager_one_forward_one_backward(int stages, int stage, int micro_batches);
+// The maximum number of micro-batches that are then in flight: min(3 * (stages - stage) - 2, micro_batches).
+int most_in_flight_eager(int stages, int stage, int micro_batches);
+
 // Zero bubble with the memory of 1F1B (ZB-H1 of Qi, Wan, Huang, Lin 2023: "Zero bubble pipeline
 // parallelism"): 1F1B whose backwards are in two. A stage sends the gradient on before it computes that
 // of its weights, and puts the latter off to when it would otherwise wait. Stage s lets s of them wait,

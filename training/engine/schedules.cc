@@ -15,6 +15,8 @@ const char* schedule_name(ScheduleKind kind) {
       return "gpipe";
     case ScheduleKind::kOneForwardOneBackward:
       return "1f1b";
+    case ScheduleKind::kEager:
+      return "eager-1f1b";
     case ScheduleKind::kLockstep:
       return "1f1b-lockstep";
     case ScheduleKind::kZeroBubble:
@@ -25,7 +27,7 @@ const char* schedule_name(ScheduleKind kind) {
   return "";
 }
 
-const char* schedule_names() { return "gpipe, 1f1b, 1f1b-lockstep or zero-bubble"; }
+const char* schedule_names() { return "gpipe, 1f1b, eager-1f1b, 1f1b-lockstep, zero-bubble or interleaved"; }
 
 Result<ScheduleKind> schedule_of(std::string_view name) {
   const auto* const found = std::ranges::find(kScheduleKinds, name, schedule_name);
@@ -59,6 +61,8 @@ std::vector<PipelineStep> steps_of(ScheduleKind schedule, int stages, int stage,
   switch (schedule) {
     case ScheduleKind::kGpipe:
       return gpipe(stages, stage, micro_batches);
+    case ScheduleKind::kEager:
+      return eager_one_forward_one_backward(stages, stage, micro_batches);
     case ScheduleKind::kLockstep:
       return lockstep_one_forward_one_backward(stages, stage, micro_batches);
     case ScheduleKind::kZeroBubble:
@@ -76,6 +80,8 @@ int most_in_flight(ScheduleKind schedule, int stages, int stage, int micro_batch
   switch (schedule) {
     case ScheduleKind::kGpipe:
       return micro_batches;
+    case ScheduleKind::kEager:
+      return most_in_flight_eager(stages, stage, micro_batches);
     case ScheduleKind::kZeroBubble:
       // Stage s of ZB-H1 has s micro-batches fewer before their backward than stage 0, and lets s of
       // them wait for the gradient of their weights. So all stages keep as many as stage 0 does.

@@ -13,19 +13,23 @@ namespace hdt::training {
 // The order in which a stage does its forwards and backwards.
 // - kGpipe: all forwards, then all backwards (pipeline_schedule.h).
 // - kOneForwardOneBackward: 1F1B (pipeline_schedule.h).
+// - kEager: 1F1B with a longer warm-up, which hides messages (pipeline_schedule.h).
 // - kLockstep: 1F1B in the order of DeepSpeed's pipeline engine (lockstep_schedule.h).
 // - kZeroBubble: ZB-H1 (pipeline_schedule.h). Backwards are in two parts.
 // - kInterleaved: interleaved 1F1B (pipeline_schedule.h) where a stage has several chunks, 1F1B where it has
 //   one. The other kinds are for one chunk.
-enum class ScheduleKind { kGpipe, kOneForwardOneBackward, kLockstep, kZeroBubble, kInterleaved };
+enum class ScheduleKind { kGpipe, kOneForwardOneBackward, kEager, kLockstep, kZeroBubble, kInterleaved };
 
-// The kinds that plans can name: those for one chunk.
-inline constexpr ScheduleKind kScheduleKinds[] = {ScheduleKind::kGpipe, ScheduleKind::kOneForwardOneBackward,
-                                                  ScheduleKind::kLockstep, ScheduleKind::kZeroBubble};
+// All kinds. Each of them is for one chunk, and kInterleaved also for several.
+inline constexpr ScheduleKind kScheduleKinds[] = {
+    ScheduleKind::kGpipe,      ScheduleKind::kOneForwardOneBackward,
+    ScheduleKind::kEager,      ScheduleKind::kLockstep,
+    ScheduleKind::kZeroBubble, ScheduleKind::kInterleaved};
 
-// "gpipe", "1f1b", "1f1b-lockstep", "zero-bubble" or "interleaved".
+// "gpipe", "1f1b", "eager-1f1b", "1f1b-lockstep", "zero-bubble" or "interleaved".
 const char* schedule_name(ScheduleKind kind);
-// The names of kScheduleKinds, for texts: "gpipe, 1f1b, 1f1b-lockstep or zero-bubble".
+// The names of kScheduleKinds, for texts: "gpipe, 1f1b, eager-1f1b, 1f1b-lockstep, zero-bubble or
+// interleaved".
 const char* schedule_names();
 // The kind of kScheduleKinds of that name. kInvalidArgument lists the names.
 Result<ScheduleKind> schedule_of(std::string_view name);

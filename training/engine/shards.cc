@@ -27,6 +27,8 @@ Status check_shard_options(const Layout& layout, const ShardOptions& options) {
     }
   }
   for (const OwnerSet& set : owner_sets(layout)) {
+    // The owners of the embedding have the tied unit, too.
+    if (set.units.first == kTiedUnit) continue;
     if (std::ranges::all_of(set.ranks, [&](int rank) { return weights[rank] == 0; })) {
       return {
           Code::kInvalidArgument,

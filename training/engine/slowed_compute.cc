@@ -46,16 +46,20 @@ class SlowedCompute final : public TextCompute {
     compute_->bind(unit, parameters, gradients);
   }
   void initialize(int unit, uint64_t seed) override { compute_->initialize(unit, seed); }
+  bool has_tied_unit() const override { return compute_->has_tied_unit(); }
+  bool reads_tokens() const override { return compute_->reads_tokens(); }
   int sequence_length() const override { return compute_->sequence_length(); }
   int64_t vocab_size() const override { return compute_->vocab_size(); }
   size_t activation_elements(int unit, size_t tokens) const override {
     return compute_->activation_elements(unit, tokens);
   }
 
-  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
-                  TypedSpan output) override {
-    const Piece piece;
-    const LossSum loss = compute_->forward(slot, samples, input, output);
+  // The time in which parameters are waited for is not stretched, either.
+  LossSum forward(int slot, const MicroBatch& batch, ConstTypedSpan input, TypedSpan output) override {
+    Piece piece;
+    MicroBatch slowed = batch;
+    if (batch.unit_needed) slowed.unit_needed = stretched(piece, batch.unit_needed);
+    const LossSum loss = compute_->forward(slot, slowed, input, output);
     piece.stretch(factor_);
     return loss;
   }
@@ -97,11 +101,11 @@ class SlowedCompute final : public TextCompute {
   }
 
  private:
-  // Ends the piece under way before a unit is reported, and begins the next one after that.
-  UnitDone stretched(Piece& piece, const UnitDone& unit_done) const {
-    return [this, &piece, &unit_done](int unit) {
+  // Ends the piece under way before the engine is called with a unit, and begins the next one after that.
+  std::function<void(int)> stretched(Piece& piece, const std::function<void(int)>& engine) const {
+    return [this, &piece, &engine](int unit) {
       piece.stretch(factor_);
-      unit_done(unit);
+      engine(unit);
       piece = Piece();
     };
   }

@@ -22,7 +22,7 @@ class UnitMemory {
   static Result<UnitMemory> create(const ModelChunks& chunks, Messenger& messenger,
                                    NumberType gradients = NumberType::kFloat32);
 
-  // In rising order, with gaps where the rank has several chunks.
+  // In rising order, with gaps where the rank has several chunks. The tied unit is first, if it is here.
   std::span<const int> units() const { return units_; }
   bool contains(int unit) const { return std::ranges::binary_search(units_, unit); }
   // The tensors of a unit, in the order in which they lie in memory.

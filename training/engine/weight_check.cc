@@ -21,7 +21,8 @@ uint32_t crc_of(ConstTypedSpan values) { return crc32c(0, values.bytes()); }
 // negatives tell whether all are one.
 Result<std::optional<size_t>> first_difference(std::span<const std::optional<uint32_t>> mine,
                                                Messenger& messenger) {
-  std::vector<double> greatest(2 * mine.size(), std::numeric_limits<double>::lowest());
+  constexpr double kNone = std::numeric_limits<double>::lowest();
+  std::vector<double> greatest(2 * mine.size(), kNone);
   for (size_t i = 0; i < mine.size(); ++i) {
     if (!mine[i]) continue;
     greatest[2 * i] = *mine[i];
@@ -29,7 +30,8 @@ Result<std::optional<size_t>> first_difference(std::span<const std::optional<uin
   }
   HDT_RETURN_IF_ERROR(messenger.max_over_world(greatest));
   for (size_t i = 0; i < mine.size(); ++i) {
-    if (greatest[2 * i] != -greatest[2 * i + 1]) return std::optional(i);
+    // Nobody has a tied unit where the model has none.
+    if (greatest[2 * i] != kNone && greatest[2 * i] != -greatest[2 * i + 1]) return std::optional(i);
   }
   return std::optional<size_t>();
 }
@@ -71,13 +73,14 @@ Result<std::string> name_for_all(const Layout& layout, int unit, size_t tensor, 
 
 Result<std::optional<WeightDifference>> find_weight_difference(const Layout& layout, UnitMemory& memory,
                                                                Messenger& messenger) {
-  std::vector<std::optional<uint32_t>> units(layout.num_units());
-  for (const int unit : memory.units()) units[unit] = crc_of(memory.parameters(unit));
+  // By unit, the tied one first.
+  std::vector<std::optional<uint32_t>> units(layout.num_units() - kTiedUnit);
+  for (const int unit : memory.units()) units[unit - kTiedUnit] = crc_of(memory.parameters(unit));
   const Result<std::optional<size_t>> unit = first_difference(units, messenger);
   if (!unit.is_ok()) return unit.status();
   if (!unit.value()) return std::optional<WeightDifference>();
 
-  const int number = static_cast<int>(*unit.value());
+  const int number = static_cast<int>(*unit.value()) + kTiedUnit;
   const Result<std::vector<std::optional<uint32_t>>> tensors = crcs_of_tensors(number, memory, messenger);
   if (!tensors.is_ok()) return tensors.status();
   const Result<std::optional<size_t>> tensor = first_difference(tensors.value(), messenger);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "hdt/plan.hpp"
+#include "training/plan/describe/micro_batch_sizes.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/predict/predictor.h"
 #include "training/plan/search/search.h"
@@ -43,8 +44,9 @@ struct Read {
 }  // namespace
 
 Step predict(const Inputs& inputs, const std::string& path) {
-  const Read read(inputs);
+  Read read(inputs);
   const plan::Plan plan = value_of(plan::read_plan(path));
+  std::vector<std::string> warnings = plan::derive_micro_batch_sizes(read.profile, read.cluster, plan);
   const auto prediction = plan::predict(read.inputs(), plan);
   check(prediction.status(), path);
   // A plan that lacks memory would never finish a step, so it has no time to report.
@@ -52,7 +54,7 @@ Step predict(const Inputs& inputs, const std::string& path) {
   if (excess.bytes > 0)
     throw Error(fmt::format("{}: does not fit: worker {} lacks {:.3f} GiB on each device", path,
                             excess.worker, excess.bytes / (1 << 30)));
-  Step step{prediction.value().step_seconds, {}};
+  Step step{prediction.value().step_seconds, {}, std::move(warnings)};
   const training::Layout layout = plan.layout();
   for (int worker = 0; worker < layout.world_size(); ++worker) {
     const training::Position position = layout.position_of(worker);

@@ -56,8 +56,11 @@ std::vector<ParameterShape> Gpt2Layers::parameters(int unit) const {
 
 // Each token, and each of the T positions.
 at::Tensor Gpt2Layers::embedding(const Parameters& parameters, const at::Tensor& tokens,
-                                 int64_t position) const {
-  return at::embedding(parameters[0], tokens) + parameters[1].narrow(0, position, tokens.size(1));
+                                 const UnitContext& context) const {
+  const at::Tensor positions = context.positions.defined()
+                                   ? at::embedding(parameters[1], context.positions)
+                                   : parameters[1].narrow(0, context.position, tokens.size(1));
+  return context.dropout.apply(at::embedding(parameters[0], tokens) + positions, DropoutPlace::kEmbedding);
 }
 
 // Ba et al. 2016: "Layer normalization". The norm is over the last dimension.
@@ -66,26 +69,29 @@ at::Tensor Gpt2Layers::norm(const at::Tensor& input, const at::Tensor& weight, c
 }
 
 at::Tensor Gpt2Layers::attention(const Parameters& parameters, WeightGradients& gradients,
-                                 const at::Tensor& input, KeyValueCache* cache) const {
+                                 const at::Tensor& input, const UnitContext& context) const {
   const at::Tensor qkv =
       linear(input, projection(parameters, kGptQkv), gradients)
           .view({input.size(0), input.size(1), 3, shape_.num_attention_heads, shape_.head_size()});
   at::Tensor key = qkv.select(2, 1);
   at::Tensor value = qkv.select(2, 2);
-  if (cache != nullptr) std::tie(key, value) = cache->append(key, value, shape_.sequence_length);
-  const at::Tensor mixed = causal_attention(qkv.select(2, 0), key, value, future_);
-  return linear(mixed, projection(parameters, kGptOut), gradients);
+  if (context.cache != nullptr)
+    std::tie(key, value) = context.cache->append(key, value, shape_.sequence_length);
+  const at::Tensor mixed = causal_attention(qkv.select(2, 0), key, value, future_, context);
+  return context.dropout.apply(linear(mixed, projection(parameters, kGptOut), gradients),
+                               DropoutPlace::kAttentionOut);
 }
 
 // Both blocks add to the residual stream: attention, then the MLP. GELU is the form with tanh.
 at::Tensor Gpt2Layers::layer(const Parameters& parameters, WeightGradients& gradients,
-                             const at::Tensor& input, KeyValueCache* cache) const {
+                             const at::Tensor& input, const UnitContext& context) const {
   const at::Tensor attended =
       input +
-      attention(parameters, gradients, norm(input, parameters[kNorm1], parameters[kNorm1 + 1]), cache);
+      attention(parameters, gradients, norm(input, parameters[kNorm1], parameters[kNorm1 + 1]), context);
   const at::Tensor up = linear(norm(attended, parameters[kNorm2], parameters[kNorm2 + 1]),
                                projection(parameters, kUp), gradients);
-  return attended + linear(at::gelu(up, "tanh"), projection(parameters, kGptDown), gradients);
+  const at::Tensor down = linear(at::gelu(up, "tanh"), projection(parameters, kGptDown), gradients);
+  return attended + context.dropout.apply(down, DropoutPlace::kMlpOut);
 }
 
 at::Tensor Gpt2Layers::final_norm(const Parameters& parameters, const at::Tensor& input) const {

@@ -13,15 +13,15 @@ class Gpt2Layers final : public ModelLayers {
 
   std::vector<ParameterShape> parameters(int unit) const override;
   at::Tensor embedding(const Parameters& parameters, const at::Tensor& tokens,
-                       int64_t position) const override;
+                       const UnitContext& context) const override;
   at::Tensor layer(const Parameters& parameters, WeightGradients& gradients, const at::Tensor& input,
-                   KeyValueCache* cache) const override;
+                   const UnitContext& context) const override;
   at::Tensor final_norm(const Parameters& parameters, const at::Tensor& input) const override;
 
  private:
   at::Tensor norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const;
   at::Tensor attention(const Parameters& parameters, WeightGradients& gradients, const at::Tensor& input,
-                       KeyValueCache* cache) const;
+                       const UnitContext& context) const;
 
   ModelShape shape_;
   at::Tensor future_;  // future_mask() of sequence_length

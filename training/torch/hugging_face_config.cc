@@ -171,7 +171,8 @@ json llama_config(const ModelShape& shape) {
   return config;
 }
 
-// The defaults are those of GPT2Config. Its dropout is not taken: hdt-train computes without.
+// The defaults are those of GPT2Config. Its dropout is not taken: that of a run is
+// hdt-train's flags.
 Result<ModelShape> read_gpt2(const json& object) {
   Reader reader(object);
   ModelShape shape;
@@ -239,9 +240,9 @@ Result<ModelShape> read_model_config(const std::string& path) {
 }
 
 // The byte-wise tokens of hdt-data have no number that would begin or end a text in the library's sense.
-std::string model_config_text(const ModelShape& shape) {
+std::string model_config_text(const ModelShape& shape, NumberType stored) {
   json config = shape.family == ModelFamily::kGpt2 ? gpt2_config(shape) : llama_config(shape);
-  config["torch_dtype"] = "float32";
+  config["torch_dtype"] = stored == NumberType::kFloat64 ? "float64" : "float32";
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
   return config.dump(2) + "\n";

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "training/numbers/number_type.h"
 #include "training/torch/model_shape.h"
 
 namespace hdt::training {
@@ -16,7 +17,7 @@ Result<ModelShape> parse_model_config(std::string_view text);
 // The same, of a file. The message begins with the path.
 Result<ModelShape> read_model_config(const std::string& path);
 
-// The text of the config.json of a model of this shape in fp32.
-std::string model_config_text(const ModelShape& shape);
+// The text of the config.json of a model of this shape, whose parameters are stored in fp32 or fp64.
+std::string model_config_text(const ModelShape& shape, NumberType stored = NumberType::kFloat32);
 
 }  // namespace hdt::training

@@ -76,8 +76,8 @@ std::vector<ParameterShape> LlamaLayers::parameters(int unit) const {
 }
 
 at::Tensor LlamaLayers::embedding(const Parameters& parameters, const at::Tensor& tokens,
-                                  int64_t /*position*/) const {
-  return at::embedding(parameters[0], tokens);
+                                  const UnitContext& context) const {
+  return context.dropout.apply(at::embedding(parameters[0], tokens), DropoutPlace::kEmbedding);
 }
 
 // Not computed in fewer digits than fp32.
@@ -87,29 +87,36 @@ at::Tensor LlamaLayers::norm(const at::Tensor& input, const at::Tensor& weight) 
 
 // Query and key are rotated in one pass.
 at::Tensor LlamaLayers::attention(const Parameters& parameters, WeightGradients& gradients,
-                                  const at::Tensor& input, KeyValueCache* cache) const {
+                                  const at::Tensor& input, const UnitContext& context) const {
   const int64_t length = input.size(1);
   const int64_t heads = shape_.num_attention_heads;
   const int64_t groups = shape_.query_groups();
   const at::Tensor qkv = linear(input, {parameters[kQkv]}, gradients)
                              .view({input.size(0), length, heads + 2 * groups, shape_.head_size()});
-  const int64_t position = cache == nullptr ? 0 : cache->length();
-  const at::Tensor qk = rotate(qkv.narrow(2, 0, heads + groups), cosine_.narrow(0, position, length),
-                               sine_.narrow(0, position, length));
+  // [T, 1, head size / 2], or [B, T, 1, head size / 2] where samples have positions of their own.
+  const auto at_positions = [&](const at::Tensor& table) {
+    if (!context.positions.defined()) return table.narrow(0, context.position, length);
+    return table.index_select(0, context.positions.flatten())
+        .view({input.size(0), length, 1, table.size(-1)});
+  };
+  const at::Tensor qk = rotate(qkv.narrow(2, 0, heads + groups), at_positions(cosine_), at_positions(sine_));
   at::Tensor key = qk.narrow(2, heads, groups);
   at::Tensor value = qkv.narrow(2, heads + groups, groups);
-  if (cache != nullptr) std::tie(key, value) = cache->append(key, value, shape_.sequence_length);
-  const at::Tensor mixed = causal_attention(qk.narrow(2, 0, heads), key, value, future_);
-  return linear(mixed, {parameters[kAttentionOut]}, gradients);
+  if (context.cache != nullptr)
+    std::tie(key, value) = context.cache->append(key, value, shape_.sequence_length);
+  const at::Tensor mixed = causal_attention(qk.narrow(2, 0, heads), key, value, future_, context);
+  return context.dropout.apply(linear(mixed, {parameters[kAttentionOut]}, gradients),
+                               DropoutPlace::kAttentionOut);
 }
 
 // Both blocks add to the residual stream: attention, then the MLP.
 at::Tensor LlamaLayers::layer(const Parameters& parameters, WeightGradients& gradients,
-                              const at::Tensor& input, KeyValueCache* cache) const {
+                              const at::Tensor& input, const UnitContext& context) const {
   const at::Tensor attended =
-      input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]), cache);
+      input + attention(parameters, gradients, norm(input, parameters[kAttentionNorm]), context);
   const at::Tensor gate_up = linear(norm(attended, parameters[kMlpNorm]), {parameters[kGateUp]}, gradients);
-  return attended + linear(swiglu(gate_up), {parameters[kDown]}, gradients);
+  const at::Tensor down = linear(swiglu(gate_up), {parameters[kDown]}, gradients);
+  return attended + context.dropout.apply(down, DropoutPlace::kMlpOut);
 }
 
 at::Tensor LlamaLayers::final_norm(const Parameters& parameters, const at::Tensor& input) const {

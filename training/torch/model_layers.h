@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "training/engine/compute.h"
-#include "training/torch/key_value_cache.h"
 #include "training/torch/linear.h"
 #include "training/torch/model_shape.h"
+#include "training/torch/unit_context.h"
 
 namespace hdt::training {
 
@@ -40,13 +40,12 @@ class ModelLayers {
   // (training/engine/layout.h). Those of the head begin with its matrix, unless that is the embedding's
   // (ModelShape::tied_head); the embedding's are first of its unit.
   virtual std::vector<ParameterShape> parameters(int unit) const = 0;
-  // Tokens [B, T] to [B, T, hidden]; the first of them has this position in its text.
+  // Tokens [B, T] to [B, T, hidden].
   virtual at::Tensor embedding(const Parameters& parameters, const at::Tensor& tokens,
-                               int64_t position) const = 0;
-  // [B, T, hidden] to [B, T, hidden]. With a cache B is 1, the tokens follow those in the cache, see them,
-  // and are added to it; without one (nullptr) the first token has position 0.
+                               const UnitContext& context) const = 0;
+  // [B, T, hidden] to [B, T, hidden].
   virtual at::Tensor layer(const Parameters& parameters, WeightGradients& gradients, const at::Tensor& input,
-                           KeyValueCache* cache) const = 0;
+                           const UnitContext& context) const = 0;
   // The norm in front of the head's matrix product: [B, T, hidden] to the same.
   virtual at::Tensor final_norm(const Parameters& parameters, const at::Tensor& input) const = 0;
 };

@@ -46,11 +46,16 @@ struct ModelShape {
   int64_t max_position_embeddings = 0;
   // The loss of the token that follows this one does not count (Megatron's --eod-mask-loss); -1: all count.
   int64_t masked_after = -1;
+  // The token after which positions begin again, and attention sees nothing of what was before (Megatron's
+  // --reset-position-ids and --reset-attention-mask); -1: a sample is one text. Of training and evaluation:
+  // a text that is generated is one text.
+  int64_t positions_reset_after = -1;
+  int64_t attention_reset_after = -1;
   double norm_epsilon = 1e-5;    // added to the mean square, or the variance, in norms
   double rotary_base = 10000.0;  // of the frequencies of rotary embeddings
   RopeScaling rope_scaling;
-  // The head's matrix is the embedding: one tensor, whose gradient is that of both uses. One rank must hold
-  // both (check_tied_head() in tools/hdt-train).
+  // The head's matrix is the embedding: one tensor, whose gradient is that of both uses (kTiedUnit in
+  // layout.h).
   bool tied_head = false;
 
   int64_t head_size() const { return hidden_size / num_attention_heads; }

@@ -59,9 +59,9 @@ Status PretrainedModel::match() {
     if (place.entry->shape != found->second) {
       differences.push_back(
           fmt::format("{} is {} there, expected {}", stored, place.entry->shape, found->second));
-    } else if (dtype != Dtype::kF32 && dtype != Dtype::kBF16 && dtype != Dtype::kF16) {
+    } else if (!number_type_of(dtype)) {
       differences.push_back(
-          fmt::format("{} is {} there, expected F32, BF16 or F16", stored, dtype_name(dtype)));
+          fmt::format("{} is {} there, expected F32, BF16, F16 or F64", stored, dtype_name(dtype)));
     }
   }
   for (const auto& [name, shape] : expected) {
@@ -76,7 +76,7 @@ Status PretrainedModel::match() {
               shown == differences.size() ? "" : fmt::format("; and {} more", differences.size() - shown))};
 }
 
-Status PretrainedModel::read(const TensorInfo& tensor, std::span<float> out) const {
+Status PretrainedModel::read(const TensorInfo& tensor, TypedSpan out) const {
   const auto found = stored_names_.find(tensor.name);
   return tensors_.read(found == stored_names_.end() ? tensor.name : found->second, out);
 }

@@ -23,7 +23,7 @@ class PretrainedModel {
   const std::string& folder() const { return tensors_.folder(); }
   const ModelShape& shape() const { return shape_; }  // sequence_length is 0
   // Fills `out` with a tensor of this model (tensor_names.h). Only its bytes are read.
-  Status read(const TensorInfo& tensor, std::span<float> out) const;
+  Status read(const TensorInfo& tensor, TypedSpan out) const;
 
  private:
   PretrainedModel(ModelShape shape, ModelFolder tensors) : shape_(shape), tensors_(std::move(tensors)) {}

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "training/engine/layout.h"
+
 namespace hdt::training {
 namespace {
 
@@ -15,13 +17,14 @@ namespace {
 std::vector<TensorInfo> gpt2_tensors(const ModelShape& shape, int unit) {
   const int64_t hidden = shape.hidden_size;
   const int64_t ffn = shape.ffn_hidden_size;
-  if (unit == 0)
-    return {{"transformer.wte.weight", {shape.vocab_size, hidden}},
-            {"transformer.wpe.weight", {shape.positions(), hidden}}};
+  const TensorInfo matrix = {"transformer.wte.weight", {shape.vocab_size, hidden}};
+  const TensorInfo positions = {"transformer.wpe.weight", {shape.positions(), hidden}};
+  if (unit == kTiedUnit) return {matrix};
+  if (unit == 0) return shape.tied_head ? std::vector{positions} : std::vector{matrix, positions};
   std::vector<TensorInfo> all;
   const auto add = [&all](const std::string& part, std::vector<int64_t> sizes, int64_t outputs) {
-    const bool matrix = sizes.size() > 1;
-    all.push_back({part + ".weight", std::move(sizes), matrix});
+    const bool decays = sizes.size() > 1;
+    all.push_back({part + ".weight", std::move(sizes), decays});
     all.push_back({part + ".bias", {outputs}, false});
   };
   if (unit == shape.num_layers + 1) {
@@ -43,7 +46,9 @@ std::vector<TensorInfo> llama_tensors(const ModelShape& shape, int unit) {
   const int64_t hidden = shape.hidden_size;
   const int64_t ffn = shape.ffn_hidden_size;
   const int64_t keys = shape.query_groups() * shape.head_size();
-  if (unit == 0) return {{"model.embed_tokens.weight", {shape.vocab_size, hidden}}};
+  const TensorInfo matrix = {"model.embed_tokens.weight", {shape.vocab_size, hidden}};
+  if (unit == kTiedUnit) return {matrix};
+  if (unit == 0) return shape.tied_head ? std::vector<TensorInfo>() : std::vector{matrix};
   if (unit == shape.num_layers + 1) {
     std::vector<TensorInfo> head = {{"model.norm.weight", {hidden}, false}};
     if (!shape.tied_head) head.insert(head.begin(), {"lm_head.weight", {shape.vocab_size, hidden}});
@@ -74,7 +79,7 @@ std::vector<TensorInfo> named_tensors(const ModelShape& shape, int unit) {
 
 std::vector<TensorInfo> model_tensors(const ModelShape& shape) {
   std::vector<TensorInfo> all;
-  for (int unit = 0; unit < shape.num_layers + 2; ++unit) {
+  for (int unit = shape.tied_head ? kTiedUnit : 0; unit < shape.num_layers + 2; ++unit) {
     std::vector<TensorInfo> more = named_tensors(shape, unit);
     std::ranges::move(more, std::back_inserter(all));
   }

@@ -36,6 +36,9 @@ constexpr int64_t kPatientTimes = 10;
 // ms, and after 400 ms more if they are dropped again. This patience has a limit as well, because a path can
 // fail for one connection alone.
 constexpr int64_t kBesideOthersNs = kNsPerSecond;
+// TCP's timer of the first time. Where a queue that several rails share overflows, it may have dropped what
+// each of them had under way, and then nothing moves on any of them until the first timer fires.
+constexpr int64_t kTimerNs = 200 * kNsPerMs;
 // A new rail without a hello of the peer's link for this long does not work.
 constexpr int64_t kHelloNs = 2 * kNsPerSecond;
 // How many of the peer's kRailLost for unknown rails are kept until the hello of their rail comes. The
@@ -280,11 +283,13 @@ void Link::State::watch_progress() {
 
 // The patience is what acknowledgements ordinarily take on this connection (Rail::round_ns()), at least
 // link.stall_ms and at most ten times that. While others between the same NICs make progress, it is ten times
-// link.stall_ms or 1 s, whichever is longer.
+// link.stall_ms or 1 s, whichever is longer. If others made progress until this rail fell silent, it is the
+// time of TCP's timer and of an acknowledgement before and after it.
 int64_t Link::State::patience_ns(const Rail& rail, int64_t now) const {
   const int64_t most = kPatientTimes * options.stall_ns;
   const int64_t patience = std::clamp(rail.round_ns(), options.stall_ns, most);
-  return rail.others_move(now - patience) ? std::max(most, kBesideOthersNs) : patience;
+  if (rail.others_move(now - patience)) return std::max(most, kBesideOthersNs);
+  return rail.others_move(rail.silent_since_ns() - patience) ? kTimerNs + 2 * patience : patience;
 }
 
 // A rail is given up if four things hold: something is under way on it, it was pinged, nothing has moved on

@@ -117,14 +117,14 @@ class PythonTrainer {
         .input_elements = input_elements,
         .output_elements = output_elements,
         .forward =
-            [](void* context, int slot, const int64_t* samples, size_t count, const float* input,
-               float* output, double* loss, int64_t* tokens) {
+            [](void* context, int slot, const int64_t* samples, size_t count, const void* input, void* output,
+               double* loss, int64_t* tokens) {
               auto& self = *static_cast<PythonTrainer*>(context);
               return self.guarded([&] { self.forward(slot, samples, count, input, output, loss, tokens); });
             },
         .backward =
-            [](void* context, int slot, const float* output_gradient, float* input_gradient,
-               hdtTrainUnitDone_t done, void* engine) {
+            [](void* context, int slot, const void* output_gradient, void* input_gradient,
+               double /*loss_factor*/, hdtTrainUnitDone_t done, void* engine) {
               auto& self = *static_cast<PythonTrainer*>(context);
               return self.guarded(
                   [&] { self.backward(slot, output_gradient, input_gradient, done, engine); });
@@ -134,11 +134,14 @@ class PythonTrainer {
               auto& self = *static_cast<PythonTrainer*>(context);
               return self.guarded([&] { self.update_(gradient_scale); });
             }};
+    // The modules' numbers are fp32 (hdt_torch/pipeline/_stage.py).
+    hdtTrainConfig_t config = HDT_TRAIN_CONFIG_INIT;
+    config.clip_gradient_norm = clip_gradient_norm;
     hdtTrainer_t made = nullptr;
     hdtResult_t result;
     {
       const py::gil_scoped_release released;
-      result = hdtTrainCreate(found->comm(), layout.get(), &stage, clip_gradient_norm, &made);
+      result = hdtTrainCreate(found->comm(), layout.get(), &stage, &config, &made);
     }
     check_training(result, "making a trainer");
     trainer_ = std::shared_ptr<hdtTrainer>(
@@ -149,8 +152,8 @@ class PythonTrainer {
 
   // The parameters and the gradients of a unit. The tensors keep the engine's memory alive.
   std::pair<at::Tensor, at::Tensor> unit_memory(int unit) {
-    float* parameters = nullptr;
-    float* gradients = nullptr;
+    void* parameters = nullptr;
+    void* gradients = nullptr;
     check_training(hdtTrainUnitMemory(trainer_.get(), unit, &parameters, &gradients), "a unit's memory");
     const size_t elements = unit_elements_[static_cast<size_t>(unit - place_.first_unit)];
     return {kept(parameters, elements), kept(gradients, elements)};
@@ -189,20 +192,20 @@ class PythonTrainer {
   }
 
   // A tensor on memory of the engine for the time of one call; None where there is none.
-  static py::object view(const float* memory, size_t count, size_t elements) {
+  static py::object view(const void* memory, size_t count, size_t elements) {
     if (memory == nullptr) return py::none();
     // torch has no read-only tensors. Data of another stage is only read.
-    return py::cast(at::from_blob(const_cast<float*>(memory),
+    return py::cast(at::from_blob(const_cast<void*>(memory),
                                   {static_cast<int64_t>(count), static_cast<int64_t>(elements)}, at::kFloat));
   }
 
-  at::Tensor kept(float* memory, size_t elements) const {
+  at::Tensor kept(void* memory, size_t elements) const {
     return at::from_blob(
         memory, {static_cast<int64_t>(elements)}, [trainer = trainer_](void*) {}, at::kFloat);
   }
 
-  void forward(int slot, const int64_t* samples, size_t count, const float* input, float* output,
-               double* loss, int64_t* tokens) {
+  void forward(int slot, const int64_t* samples, size_t count, const void* input, void* output, double* loss,
+               int64_t* tokens) {
     py::object numbers = py::none();
     if (samples != nullptr) numbers = py::cast(std::vector<int64_t>(samples, samples + count));
     const py::object made =
@@ -211,7 +214,7 @@ class PythonTrainer {
     std::tie(*loss, *tokens) = made.cast<std::pair<double, int64_t>>();
   }
 
-  void backward(int slot, const float* output_gradient, float* input_gradient, hdtTrainUnitDone_t done,
+  void backward(int slot, const void* output_gradient, void* input_gradient, hdtTrainUnitDone_t done,
                 void* engine) {
     const py::cpp_function unit_done([done, engine](int unit) {
       const py::gil_scoped_release released;

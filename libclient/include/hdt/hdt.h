@@ -246,11 +246,12 @@ HDT_API hdtResult_t hdtCommSplit(hdtComm_t comm, int color, int key, hdtComm_t* 
 
 /* Makes a group of the ranks of `comm` without the `count` ranks in `excluded`, in their old order: a
  * group of the survivors, after some ranks have failed. Every rank that is not excluded calls it with the
- * same set. `comm` may have failed, and keeps its state: its members have nothing to do but to call this.
- * HDT_ERR_TIMEOUT after the new group's timeout names the ranks that are missing; the call can then be
- * repeated with more ranks excluded. A config of NULL keeps the parent's class, daemon, timeout and
- * determinism. HDT_ERR_INVALID_ARGUMENT: the count is negative, or `excluded` is NULL with a count above 0,
- * names a rank that the group does not have, or names the calling rank. */
+ * same set; some of them may have made groups of `comm` without other ranks before. `comm` may have failed,
+ * and keeps its state: its members have nothing to do but to call this. HDT_ERR_TIMEOUT after the new group's
+ * timeout names the ranks that are missing; the call can then be repeated with more ranks excluded. A config
+ * of NULL keeps the parent's class, daemon, timeout and determinism. HDT_ERR_INVALID_ARGUMENT: the count is
+ * negative, or `excluded` is NULL with a count above 0, names a rank that the group does not have, or names
+ * the calling rank. */
 HDT_API hdtResult_t hdtCommShrink(hdtComm_t comm, const int excluded[], int count, hdtComm_t* newcomm,
                                   const hdtCommConfig_t* config);
 

@@ -75,6 +75,17 @@ TEST_P(Shrink, NamesWhoIsMissing) {
   everyone("sum 3", HDT_SUCCESS, "6");
 }
 
+// A rank that is lost in the last moment leaves some with a group that has failed, and others without one.
+// They meet all the same.
+TEST_P(Shrink, OfRanksThatHaveMadeOtherGroupsBefore) {
+  kill(1);
+  for (const size_t rank : {0, 3}) ranks_[rank]->start("shrink 30000 1 2");
+  for (const size_t rank : {0, 3}) EXPECT_EQ(ranks_[rank]->finish().result, HDT_SUCCESS);
+  everyone("shrink 30000 1", HDT_SUCCESS);
+  everyone("second", HDT_SUCCESS);
+  everyone("sum 4", HDT_SUCCESS, "12");
+}
+
 TEST_P(Shrink, RefusesRanksThatCannotBeLeftOut) {
   EXPECT_EQ(ranks_[2]->call("shrink 1000 2").result, HDT_ERR_INVALID_ARGUMENT);
   const Answer answer = ranks_[2]->call("shrink 1000 4");

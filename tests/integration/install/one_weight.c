@@ -1,21 +1,21 @@
-/* one_weight.c: a model of one weight, trained by one rank through hdt/train.h: y = 2 x. install_test.py
- * builds it as C against an installed tree. Prints the weight. */
+/* one_weight.c: a model of one weight, trained in fp64 by one rank through hdt/train.h: y = 2 x.
+ * install_test.py builds it as C against an installed tree. Prints the weight. */
 #include <hdt/train.h>
 #include <stdio.h>
 
 enum { kMaxBatch = 8 };
 
 typedef struct {
-  float* weight;
-  float* gradient;
+  double* weight;
+  double* gradient;
   double inputs[kMaxBatch];
   size_t count;
 } Model;
 
 static double input_of(int64_t sample) { return (double)(sample % 3 + 1); }
 
-static int forward(void* context, int slot, const int64_t* samples, size_t count, const float* input,
-                   float* output, double* loss, int64_t* tokens) {
+static int forward(void* context, int slot, const int64_t* samples, size_t count, const void* input,
+                   void* output, double* loss, int64_t* tokens) {
   Model* model = context;
   (void)slot; /* a single stage has one micro-batch in flight */
   if (count > kMaxBatch || input != NULL || output != NULL) return 1;
@@ -30,15 +30,15 @@ static int forward(void* context, int slot, const int64_t* samples, size_t count
   return 0;
 }
 
-static int backward(void* context, int slot, const float* output_gradient, float* input_gradient,
-                    hdtTrainUnitDone_t unit_done, void* engine) {
+static int backward(void* context, int slot, const void* output_gradient, void* input_gradient,
+                    double loss_factor, hdtTrainUnitDone_t unit_done, void* engine) {
   Model* model = context;
   (void)slot;
-  if (output_gradient != NULL || input_gradient != NULL) return 1;
+  if (loss_factor != 1 || output_gradient != NULL || input_gradient != NULL) return 1;
   for (int unit = 2; unit >= 0; --unit) {
     if (unit == 0) {
       for (size_t i = 0; i < model->count; ++i) {
-        *model->gradient += (float)(2 * (*model->weight - 2) * model->inputs[i] * model->inputs[i]);
+        *model->gradient += 2 * (*model->weight - 2) * model->inputs[i] * model->inputs[i];
       }
     }
     unit_done(engine, unit);
@@ -48,7 +48,7 @@ static int backward(void* context, int slot, const float* output_gradient, float
 
 static int update(void* context, double gradient_scale) {
   Model* model = context;
-  *model->weight -= (float)(0.05 * gradient_scale * *model->gradient);
+  *model->weight -= 0.05 * gradient_scale * *model->gradient;
   return 0;
 }
 
@@ -75,9 +75,18 @@ int main(void) {
                                  .backward = backward,
                                  .update = update};
   hdtTrainer_t trainer = NULL;
-  if (hdtTrainCreate(comm, &layout, &stage, 0, &trainer) != HDT_SUCCESS) return failed("a trainer");
-  if (hdtTrainUnitMemory(trainer, 0, &model.weight, &model.gradient) != HDT_SUCCESS) return failed("memory");
-  if (hdtTrainUnitMemory(trainer, 3, &model.weight, &model.gradient) != HDT_ERR_INVALID_ARGUMENT)
+  hdtTrainConfig_t config = HDT_TRAIN_CONFIG_INIT;
+  config.parameter_type = HDT_FLOAT64;
+  if (hdtTrainCreate(comm, &layout, &stage, &config, &trainer) != HDT_ERR_INVALID_ARGUMENT)
+    return failed("gradients in another type");
+  config.gradient_type = HDT_FLOAT64;
+  if (hdtTrainCreate(comm, &layout, &stage, &config, &trainer) != HDT_SUCCESS) return failed("a trainer");
+  void* weight = NULL;
+  void* gradient = NULL;
+  if (hdtTrainUnitMemory(trainer, 0, &weight, &gradient) != HDT_SUCCESS) return failed("memory");
+  model.weight = weight;
+  model.gradient = gradient;
+  if (hdtTrainUnitMemory(trainer, 3, &weight, &gradient) != HDT_ERR_INVALID_ARGUMENT)
     return failed("a unit that is not there");
   hdtTrainStep_t done;
   for (int step = 0; step < 100; ++step) {

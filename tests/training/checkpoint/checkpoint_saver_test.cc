@@ -5,11 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <fstream>
+#include <thread>
 
 #include "tests/training/checkpoint/examples.h"
 #include "tests/training/data/temporary_folder.h"
@@ -63,6 +67,79 @@ TEST(CheckpointSaver, WritesASnapshotWhileItsSourceChanges) {
   }
 }
 
+// The sanitizers touch memory of their own at every access.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+constexpr size_t kLargeBytes = size_t{64} << 20;
+
+// This thread's, until now.
+int64_t page_faults() {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_minflt;
+}
+
+size_t resident_pages() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages;
+}
+
+TEST(CheckpointSaver, TheFirstSnapshotFindsItsMemoryPrepared) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  {
+    void* const memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    const bool can_provide = ::madvise(memory, page, MADV_POPULATE_WRITE) == 0;
+    ::munmap(memory, page);
+    if (!can_provide) GTEST_SKIP() << "this kernel provides no pages before they are written (Linux 5.14)";
+  }
+  const std::vector<float> large(kLargeBytes / sizeof(float));
+  for (const bool prepared : {false, true}) {
+    const TemporaryFolder temporary;
+    auto saver = start_saver(temporary.path(), 0);
+    if (prepared) {
+      const size_t before = resident_pages();
+      saver->prepare(1, kLargeBytes);
+      // The first and the last page may be shared with other memory.
+      const Deadline deadline = Deadline::after_ms(kLongMs);
+      while (resident_pages() < before + kLargeBytes / page - 2) {
+        ASSERT_FALSE(deadline.expired());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    ShardTensors tensors;
+    tensors.model.push_back(typed_view("large", {large.size()}, large));
+    const int64_t before = page_faults();
+    ASSERT_TRUE(saver->begin(1, tensors).is_ok());
+    const int64_t faults = page_faults() - before;
+    if (prepared) {
+      EXPECT_LT(faults, 100);
+    } else {
+      EXPECT_GT(faults, 100);  // a page may be a huge one
+    }
+    EXPECT_EQ(saver->finish(Deadline::after_ms(kLongMs)).phase, Phase::kFinished);
+  }
+}
+#endif
+
+// However far the thread has come with the pages, the copy is that of the tensors.
+TEST(CheckpointSaver, ASnapshotMayComeBeforeItsMemoryIsPrepared) {
+  const TemporaryFolder temporary;
+  auto folder = CheckpointFolder::lock(temporary.path());
+  ASSERT_TRUE(folder.is_ok());
+  for (const size_t bytes : {size_t{0}, size_t{1} << 12, size_t{64} << 20}) {
+    auto saver = start_saver(temporary.path(), 0);
+    saver->prepare(3, bytes);
+    const auto step = static_cast<int64_t>(bytes) + 1;
+    ASSERT_TRUE(save_in_background(*saver, *folder.value(), step).is_ok());
+    auto newest = open_newest(temporary.path());
+    ASSERT_TRUE(newest.is_ok() && newest.value().checkpoint);
+    EXPECT_EQ(newest.value().checkpoint->state().step, step);
+    EXPECT_TRUE(holds_example(*newest.value().checkpoint));
+  }
+  for (int round = 0; round < 20; ++round) start_saver(temporary.path(), 0)->prepare(3, size_t{64} << 20);
+}
+
 TEST(CheckpointSaver, OneWritingAtATime) {
   const TemporaryFolder temporary;
   auto saver = start_saver(temporary.path(), 0);
@@ -101,7 +178,7 @@ TEST(CheckpointSaver, IsEndedWhileItWrites) {
   for (int round = 0; round < 3; ++round) {
     auto saver = start_saver(temporary.path(), 0);
     ShardTensors tensors;
-    tensors.model.push_back(float_view("large", {large.size()}, large));
+    tensors.model.push_back(typed_view("large", {large.size()}, large));
     ASSERT_TRUE(saver->begin(round, tensors).is_ok());
   }
   // Each was written whole, or is gone.

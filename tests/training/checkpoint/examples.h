@@ -64,7 +64,7 @@ inline ShardTensors part_of(const std::vector<ExampleTensor>& tensors, int rank,
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (static_cast<int>(i / 3 % ranks) != rank) continue;  // three: a tensor with its moments
     auto& list = tensors[i].kind == ShardKind::kModel ? part.model : part.optimizer;
-    list.push_back(float_view(tensors[i].name, tensors[i].shape, tensors[i].values));
+    list.push_back(typed_view(tensors[i].name, tensors[i].shape, tensors[i].values));
   }
   return part;
 }
@@ -85,7 +85,11 @@ inline std::vector<ShardSummary> write_all_ranks(const std::string& save, int64_
 }
 
 inline TrainingState example_state(int64_t step) {
-  return {step, 18'446'744'073'709'551'615U, step * 12, {{"hidden_size", "128"}, {"data", "kjv, 1 MB"}}};
+  return {step,
+          18'446'744'073'709'551'615U,
+          step * 12,
+          {{"hidden_size", "128"}, {"data", "kjv, 1 MB"}},
+          {{"lr", "0.001"}}};
 }
 
 inline Result<PublishedCheckpoint> save_example(CheckpointFolder& folder, int64_t step, int ranks = 2,

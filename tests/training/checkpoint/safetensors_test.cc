@@ -52,7 +52,7 @@ std::string changed(const std::string& place, const std::string& by) {
 TEST(Safetensors, TheFormatByHand) {
   const TemporaryFolder folder;
   const std::vector<float> values = {1.5F, -2.0F};
-  const TensorView tensor = float_view("w", {2, 1}, values);
+  const TensorView tensor = typed_view("w", {2, 1}, values);
   const auto written = write_safetensors(folder.file("f"), std::span(&tensor, 1), {{"format", "pt"}});
   ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   const std::string file = read_all(folder.file("f"));
@@ -120,7 +120,7 @@ TEST(Safetensors, ALargeTensorIsHashedPieceByPiece) {
   const TemporaryFolder folder;
   std::vector<float> values((size_t{9} << 20) / sizeof(float));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 9973);
-  const TensorView tensor = float_view("large", {values.size()}, values);
+  const TensorView tensor = typed_view("large", {values.size()}, values);
   const auto written = write_safetensors(folder.file("f"), std::span(&tensor, 1));
   ASSERT_TRUE(written.is_ok());
   Sha256Stream hash;
@@ -235,13 +235,13 @@ TEST(Safetensors, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
     return written.status().message();
   };
   const std::string path = folder.file("f");
-  EXPECT_THAT(write({float_view("a", {5}, values)}, path), HasSubstr("tensor 'a': it has 24 bytes"));
-  EXPECT_THAT(write({float_view("a", {6}, values), float_view("a", {6}, values)}, path), HasSubstr("twice"));
-  EXPECT_THAT(write({float_view("", {6}, values)}, path), HasSubstr("no name"));
-  EXPECT_THAT(write({float_view("__metadata__", {6}, values)}, path), HasSubstr("no name"));
-  EXPECT_THAT(write({float_view("a\n", {6}, values)}, path), HasSubstr("no name"));
-  EXPECT_THAT(write({float_view("a", {6}, values)}, folder.file("none/f")), HasSubstr("none/f"));
-  const TensorView tensor = float_view("a", {6}, values);
+  EXPECT_THAT(write({typed_view("a", {5}, values)}, path), HasSubstr("tensor 'a': it has 24 bytes"));
+  EXPECT_THAT(write({typed_view("a", {6}, values), typed_view("a", {6}, values)}, path), HasSubstr("twice"));
+  EXPECT_THAT(write({typed_view("", {6}, values)}, path), HasSubstr("no name"));
+  EXPECT_THAT(write({typed_view("__metadata__", {6}, values)}, path), HasSubstr("no name"));
+  EXPECT_THAT(write({typed_view("a\n", {6}, values)}, path), HasSubstr("no name"));
+  EXPECT_THAT(write({typed_view("a", {6}, values)}, folder.file("none/f")), HasSubstr("none/f"));
+  const TensorView tensor = typed_view("a", {6}, values);
   EXPECT_THAT(write_safetensors(path, std::span(&tensor, 1), {{"a", "\n"}}).status().message(),
               HasSubstr("plain text"));
   const std::atomic<bool> stop{true};

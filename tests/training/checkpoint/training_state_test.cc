@@ -41,7 +41,17 @@ TEST(TrainingStateJson, IsReadAsWritten) {
   EXPECT_EQ(to_text(read.value()), to_text(example_contents()));
   EXPECT_EQ(read.value().state.seed, example_state(7).seed);
   EXPECT_EQ(read.value().state.fingerprint, example_state(7).fingerprint);
+  EXPECT_EQ(read.value().state.settings, example_state(7).settings);
   EXPECT_EQ(read.value().tensors.at("w").shape, (Shape{2, 3}));
+}
+
+TEST(TrainingStateJson, KeepsALossScaleExactly) {
+  CheckpointContents contents = example_contents();
+  EXPECT_EQ(to_text(contents).find("loss_scale"), std::string::npos);
+  contents.state.loss_scale = {0.1, 3, 1, 5};
+  const auto read = parse_checkpoint_contents(to_text(contents));
+  ASSERT_TRUE(read.is_ok()) << read.status().to_string();
+  EXPECT_EQ(read.value().state.loss_scale, contents.state.loss_scale);
 }
 
 TEST(TrainingStateJson, IsRefusedWithTheReason) {
@@ -57,6 +67,25 @@ TEST(TrainingStateJson, IsRefusedWithTheReason) {
   EXPECT_THAT(refusal([](json& o) { o["step"] = uint64_t{1} << 63; }), HasSubstr("'step'"));
   EXPECT_THAT(refusal([](json& o) { o["seed"] = 1.5; }), HasSubstr("'seed'"));
   EXPECT_THAT(refusal([](json& o) { o["fingerprint"]["a"] = 1; }), HasSubstr("object of texts"));
+  // Earlier versions wrote no settings.
+  EXPECT_EQ(refusal([](json& o) { o.erase("settings"); }), "");
+  EXPECT_THAT(refusal([](json& o) { o["settings"] = "x"; }), HasSubstr("'settings' is no "));
+  EXPECT_THAT(refusal([](json& o) { o["settings"]["lr"] = 1; }), HasSubstr("object of texts"));
+  const auto scaled = [](const char* key, const json& value) {
+    return refusal([&](json& o) {
+      o["loss_scale"] = {{"scale", 0.1}, {"good_steps", 3}, {"hysteresis_left", 2}, {"skipped_steps", 7}};
+      o["loss_scale"][key] = value;
+    });
+  };
+  EXPECT_EQ(scaled("scale", 65536), "");
+  for (const char* key : {"scale", "good_steps", "hysteresis_left", "skipped_steps"}) {
+    EXPECT_THAT(scaled(key, "x"), HasSubstr(std::string("'") + key + "' is no "));
+    EXPECT_THAT(scaled(key, -1), HasSubstr(std::string("'") + key + "' is n"));
+  }
+  // The example is of step 7.
+  EXPECT_THAT(scaled("skipped_steps", 8), HasSubstr("'skipped_steps'"));
+  EXPECT_THAT(scaled("good_steps", 8), HasSubstr("'good_steps'"));
+  EXPECT_THAT(refusal([](json& o) { o["loss_scale"] = 1; }), HasSubstr("'loss_scale' is no "));
   EXPECT_THAT(refusal([](json& o) { o["shards"]["../x"] = 1; }), HasSubstr("'../x' is no name of a shard"));
   EXPECT_THAT(refusal([](json& o) { o["shards"][".x"] = 1; }), HasSubstr("no name of a shard"));
   EXPECT_THAT(refusal([](json& o) { o["shards"][std::string(256, 'x')] = 1; }), HasSubstr("no name"));

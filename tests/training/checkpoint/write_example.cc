@@ -40,7 +40,7 @@ Status write_example(const std::string& save) {
         const bool moment = of != &parameter;
         values.push_back(*of);
         (moment ? tensors.optimizer : tensors.model)
-            .push_back(float_view(name + suffix, shape, values.back()));
+            .push_back(typed_view(name + suffix, shape, values.back()));
         expected.push_back(
             {name + suffix, values.back().size(), moment ? ShardKind::kOptimizer : ShardKind::kModel});
       }

@@ -66,7 +66,7 @@ class BpeFiles : public ::testing::Test {
     return {.type = "HuggingFaceTokenizer", .model = file("tokenizer.json", tokenizer.dump())};
   }
   static std::vector<int64_t> encode(const TokenizerChoice& choice, std::string_view text) {
-    const auto tokenizer = open_tokenizer(choice);
+    const auto tokenizer = open_tokenizer(choice, make_sentencepiece_tokenizer);
     EXPECT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
     if (!tokenizer.is_ok()) return {};
     const auto tokens = tokenizer.value()->encode(text);
@@ -74,7 +74,7 @@ class BpeFiles : public ::testing::Test {
     return tokens.is_ok() ? tokens.value() : std::vector<int64_t>{-1};
   }
   static std::string refusal(const TokenizerChoice& choice) {
-    const auto tokenizer = open_tokenizer(choice);
+    const auto tokenizer = open_tokenizer(choice, make_sentencepiece_tokenizer);
     return tokenizer.is_ok() ? "taken" : tokenizer.status().message();
   }
 
@@ -102,7 +102,7 @@ TEST_F(BpeFiles, MergeByRankWithinWords) {
   EXPECT_THAT(encode(gpt2(), "hello  wo"), ElementsAre(259, ' ', 261));
   EXPECT_THAT(encode(gpt2(), "'lle"), ElementsAre('\'', 257, 'e'));
   EXPECT_THAT(encode(gpt2(), ""), ElementsAre());
-  const auto tokenizer = open_tokenizer(gpt2());
+  const auto tokenizer = open_tokenizer(gpt2(), make_sentencepiece_tokenizer);
   EXPECT_EQ(tokenizer.value()->vocab_size(), 264);
   EXPECT_EQ(tokenizer.value()->end_of_document(), 263);
   EXPECT_EQ(tokenizer.value()->decode(std::vector<int64_t>{259, 261, 263, 264, -1, 'r'}), "hello wor");
@@ -168,7 +168,7 @@ TEST_F(BpeFiles, WhatIsNotKnownIsRefusedByName) {
 }
 
 TEST_F(BpeFiles, TextThatIsNoUtf8IsRefusedWithItsPlace) {
-  const auto tokenizer = open_tokenizer(gpt2());
+  const auto tokenizer = open_tokenizer(gpt2(), make_sentencepiece_tokenizer);
   const auto tokens = tokenizer.value()->encode("hello \xFF");
   ASSERT_FALSE(tokens.is_ok());
   EXPECT_THAT(tokens.status().message(), HasSubstr("byte 6 of the text is no UTF-8"));
@@ -182,7 +182,8 @@ TEST_F(BpeFiles, EqualTheReferenceOnRandomText) {
   std::cout << made.value().out;
   const auto tokenizer = open_tokenizer({.type = "GPT2BPETokenizer",
                                          .vocab_file = folder_.file("vocab.json"),
-                                         .merge_file = folder_.file("merges.txt")});
+                                         .merge_file = folder_.file("merges.txt")},
+                                        make_sentencepiece_tokenizer);
   ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
   std::ifstream cases(folder_.file("cases.jsonl"));
   size_t count = 0;
@@ -222,7 +223,16 @@ TEST_F(BpeFiles, SentencePieceModelsGiveTheTextBack) {
   const TokenizerChoice other{.type = "SentencePieceTokenizer", .model = folder_.file("text")};
   EXPECT_THAT(open_tokenizer(other, make_sentencepiece_tokenizer).status().message(),
               HasSubstr("no SentencePiece model"));
-  EXPECT_THAT(refusal(other), HasSubstr("make a dataset with hdt-data"));
+  // Llama2Tokenizer is the same model, with the token that begins a text.
+  const auto llama2 = open_tokenizer({.type = "Llama2Tokenizer", .model = folder_.file("m.model")},
+                                     make_sentencepiece_tokenizer);
+  ASSERT_TRUE(llama2.is_ok()) << llama2.status().message();
+  auto with_begin = tokens.value();
+  with_begin.insert(with_begin.begin(), 1);  // <s>
+  EXPECT_EQ(llama2.value()->encode("line 17 of the text").value(), with_begin);
+  EXPECT_EQ(llama2.value()->decode(with_begin), "line 17 of the text");
+  EXPECT_EQ(refusal({.type = "Llama2Tokenizer"}),
+            "--tokenizer-type Llama2Tokenizer: expected --tokenizer-model, a .model file");
 }
 #endif
 

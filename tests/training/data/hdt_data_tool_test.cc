@@ -7,6 +7,7 @@
 
 #include "tests/training/data/temporary_folder.h"
 #include "training/data/command.h"
+#include "training/data/tokenizer_process.h"
 
 namespace hdt::training {
 namespace {
@@ -56,6 +57,37 @@ TEST(HdtData, MakesAndShowsFiles) {
   // 3 a, 3 b, 2 newlines, 1 byte of 255, 2 ends.
   const auto part = [](double count) { return -count / 11 * std::log(count / 11); };
   EXPECT_NEAR(json["unigram_entropy_nats"].get<double>(), 2 * part(3) + 2 * part(2) + part(1), 1e-12);
+}
+
+TEST(HdtData, EncodesForAnotherProcess) {
+  auto tokenizer = start_tokenizer({HDT_DATA_PROGRAM, "tokenize"});
+  ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer.value()->vocab_size(), 257);
+  EXPECT_EQ(tokenizer.value()->end_of_document(), 256);
+  EXPECT_EQ(tokenizer.value()->encode("ab").value(), (std::vector<int64_t>{97, 98}));
+  EXPECT_TRUE(tokenizer.value()->encode("").value().empty());
+  EXPECT_EQ(tokenizer.value()->decode(std::vector<int64_t>{99, 256, 100}), "cd");
+  // More than a socket holds, both ways.
+  std::string text(5 << 20, 'x');
+  for (size_t i = 0; i < text.size(); i += 7) text[i] = static_cast<char>(i);
+  const auto tokens = tokenizer.value()->encode(text);
+  ASSERT_TRUE(tokens.is_ok()) << tokens.status().message();
+  EXPECT_EQ(tokens.value().size(), text.size());
+  EXPECT_EQ(tokenizer.value()->decode(tokens.value()), text);
+}
+
+TEST(HdtData, ATokenizerThatCannotBeStartedSaysWhy) {
+  const auto refusal = [](const std::vector<std::string>& arguments) {
+    const auto tokenizer = start_tokenizer(arguments);
+    return tokenizer.is_ok() ? "started" : tokenizer.status().message();
+  };
+  EXPECT_EQ(refusal({HDT_DATA_PROGRAM, "tokenize", "--tokenizer-type", "GPT2BPETokenizer"}),
+            "--tokenizer-type GPT2BPETokenizer: expected --vocab-file and --merge-file");
+  EXPECT_EQ(refusal({"/bin/true"}), "/bin/true: it has ended");
+  EXPECT_EQ(refusal({"/bin/echo", "some text, and no frame of a tokenizer"}),
+            "/bin/echo: it speaks another protocol");
+  EXPECT_THAT(refusal({"/no/such/program"}), HasSubstr("cannot run /no/such/program"));
+  expect_failure(hdt_data({"tokenize"}), 1, "standard input is no socket; hdt-train starts this command");
 }
 
 TEST(HdtData, MakesTheBible) {

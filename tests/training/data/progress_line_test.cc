@@ -74,15 +74,15 @@ TEST_F(ProgressLineTest, LinesPerInterval) {
         {.step = step, .loss = 2.3141, .tokens = 1263, .learning_rate = 3e-4, .gradient_norm = 0.8});
     const std::string text = printed();
     if (step == 1) {
-      EXPECT_EQ(text, "step 1/600 | loss 2.314 | 140 tokens/s | lr 3.0e-04 | grad norm 0.80 | 1h 29m left\n");
+      EXPECT_EQ(text, "step 1/600 | loss 2.314 | 140 tokens/s | 1h 29m left | lr 3.0e-04 | grad norm 0.80\n");
     } else if (step == 600) {
       EXPECT_EQ(text,
-                "step 600/600 | loss 2.314 | 8,420 tokens/s | lr 3.0e-04 | grad norm 0.80 | took 1m 39s\n");
+                "step 600/600 | loss 2.314 | 8,420 tokens/s | took 1m 39s | lr 3.0e-04 | grad norm 0.80\n");
     } else if (step == 120) {
       EXPECT_EQ(text, "");
     } else if (step == 150) {
       EXPECT_EQ(text,
-                "step 150/600 | loss 2.314 | 8,420 tokens/s | lr 3.0e-04 | grad norm 0.80 | 1m 08s left\n");
+                "step 150/600 | loss 2.314 | 8,420 tokens/s | 1m 08s left | lr 3.0e-04 | grad norm 0.80\n");
     } else {
       EXPECT_EQ(text.empty(), step % 50 != 0) << step;
     }
@@ -98,11 +98,11 @@ TEST_F(ProgressLineTest, InPlaceWritesOverTheLine) {
   progress.step_done({.step = 1, .loss = 123456.0, .tokens = 1000000});
   const std::string first = printed();
   EXPECT_EQ(first,
-            "\rstep 1/100 | loss 1.23e+05 | 1,000,000 tokens/s | lr 0.0e+00 | grad norm 0.00 | 1m 39s left");
+            "\rstep 1/100 | loss 1.23e+05 | 1,000,000 tokens/s | 1m 39s left | lr 0.0e+00 | grad norm 0.00");
   pass(seconds(1));
   progress.step_done({.step = 2, .loss = NAN, .tokens = 10, .gradient_norm = INFINITY});
   const std::string second = printed();
-  const std::string text = "\rstep 2/100 | loss nan | 10 tokens/s | lr 0.0e+00 | grad norm inf | 1m 38s left";
+  const std::string text = "\rstep 2/100 | loss nan | 10 tokens/s | 1m 38s left | lr 0.0e+00 | grad norm inf";
   EXPECT_EQ(second, text + std::string(first.size() - text.size(), ' '));
   progress.finish();
   EXPECT_EQ(printed(), "\n");
@@ -115,6 +115,14 @@ TEST_F(ProgressLineTest, InPlaceNeverWraps) {
   pass(seconds(1));
   progress.step_done({.step = 1, .loss = 5, .tokens = 10});
   EXPECT_EQ(printed(), "\rstep 1/100 | loss 5");
+}
+
+TEST_F(ProgressLineTest, ShowsWhereTheTimeGoesBeforeTheRates) {
+  ProgressLine progress = line(2, 1, false);
+  pass(seconds(1));
+  progress.step_done({.step = 1, .loss = 5, .tokens = 10, .times = "compute 100 %"});
+  EXPECT_EQ(printed(),
+            "step 1/2 | loss 5.000 | 10 tokens/s | 1s left | compute 100 % | lr 0.0e+00 | grad norm 0.00\n");
 }
 
 TEST_F(ProgressLineTest, NoTimeNoRate) {

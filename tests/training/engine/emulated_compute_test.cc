@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
 #include "training/engine/tensor_info.h"
 
@@ -11,8 +12,12 @@ namespace hdt::training::testing {
 namespace {
 
 const std::vector<EmulatedUnit> kUnits = {
-    {.forward = .001, .input_gradient = .002, .weight_gradient = .003, .parameters = 5, .output_floats = 7},
-    {.forward = .004, .input_gradient = .005, .weight_gradient = .006, .parameters = 9, .output_floats = 11}};
+    {.forward = .001, .input_gradient = .002, .weight_gradient = .003, .parameters = 5, .output_elements = 7},
+    {.forward = .004,
+     .input_gradient = .005,
+     .weight_gradient = .006,
+     .parameters = 9,
+     .output_elements = 11}};
 
 class Stopwatch {
  public:
@@ -25,7 +30,7 @@ class Stopwatch {
 };
 
 TEST(EmulatedCompute, TakesAtLeastTheTimeOfItsUnits) {
-  const auto stage = make_emulated_compute(2, kUnits, {.output_floats = 3});
+  const auto stage = make_emulated_compute(2, kUnits, {.output_elements = 3});
   EXPECT_EQ(stage->units(), (UnitRange{2, 4}));
   EXPECT_EQ(elements_of(stage->tensors(2)), 5U);
   EXPECT_EQ(elements_of(stage->tensors(3)), 9U);
@@ -34,10 +39,10 @@ TEST(EmulatedCompute, TakesAtLeastTheTimeOfItsUnits) {
   const std::vector<int64_t> samples(4);
   std::vector<float> output(22);
   const Stopwatch forward;
-  const LossSum passed_on = stage->forward(0, samples, {}, output);
+  const LossSum passed_on = stage->forward(0, {.samples = samples}, {}, output);
   EXPECT_GE(forward.seconds(), .005);
   EXPECT_EQ(passed_on.tokens, 0);
-  EXPECT_EQ(stage->forward(0, samples, {}, {}).tokens, 2);  // the last stage counts
+  EXPECT_EQ(stage->forward(0, {.samples = samples}, {}, {}).tokens, 2);  // the last stage counts
 
   std::vector<std::pair<int, double>> done;
   const Stopwatch backward;
@@ -54,6 +59,25 @@ TEST(EmulatedCompute, TakesAtLeastTheTimeOfItsUnits) {
   const Stopwatch weight_part;
   stage->backward_weights(0, [](int) {});
   EXPECT_GE(weight_part.seconds(), .009);
+}
+
+// The device begins a unit when its parameters are there: what they take is added to the time of the units
+// that follow.
+TEST(EmulatedCompute, WaitsForTheParametersOfItsUnits) {
+  const auto stage = make_emulated_compute(2, kUnits, {.output_elements = 3});
+  const std::vector<int64_t> samples(4);
+  std::vector<int> needed;
+  const Stopwatch forward;
+  stage->forward(0,
+                 {.samples = samples,
+                  .unit_needed =
+                      [&](int unit) {
+                        needed.push_back(unit);
+                        if (unit == 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                      }},
+                 {}, {});
+  EXPECT_GE(forward.seconds(), .020 + kUnits[1].forward);
+  EXPECT_EQ(needed, (std::vector<int>{2, 3}));
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 // batches.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <future>
 
 #include "tests/training/engine/training_run.h"
+#include "tests/training/engine/wrapped_compute.h"
+#include "tests/training/engine/wrapped_messenger.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -69,30 +73,10 @@ TEST(EqualityTest, SchedulesMakeTheSameBits) {
 }
 
 // A model whose backward is in one.
-class WholeBackward final : public StageCompute {
+class WholeBackward final : public WrappedCompute {
  public:
-  explicit WholeBackward(FakeCompute& compute) : compute_(compute) {}
-  UnitRange units() const override { return compute_.units(); }
-  std::vector<TensorInfo> tensors(int unit) const override { return compute_.tensors(unit); }
-  void bind(int unit, TypedSpan parameters, TypedSpan gradients) override {
-    compute_.bind(unit, parameters, gradients);
-  }
-  void initialize(int unit, uint64_t seed) override { compute_.initialize(unit, seed); }
-  int sequence_length() const override { return compute_.sequence_length(); }
-  size_t activation_elements(int unit, size_t tokens) const override {
-    return compute_.activation_elements(unit, tokens);
-  }
-  LossSum forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
-                  TypedSpan output) override {
-    return compute_.forward(slot, samples, input, output);
-  }
-  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
-                const UnitDone& unit_done) override {
-    compute_.backward(slot, output_gradient, input_gradient, unit_done);
-  }
-
- private:
-  FakeCompute& compute_;
+  using WrappedCompute::WrappedCompute;
+  bool has_split_backward() const override { return false; }
 };
 
 TEST(EqualityTest, AScheduleThatSplitsTheBackwardIsRefusedWhereTheModelDoesNot) {
@@ -148,6 +132,41 @@ TEST(EqualityTest, RanksInDifferentStepsAreToldSo) {
   });
 }
 
+// The last one to get the sums over the world: if another rank aborts in the meantime, its sum fails.
+class LastMessenger final : public WrappedMessenger {
+ public:
+  LastMessenger(std::unique_ptr<Messenger> wrapped, std::shared_future<void> aborted)
+      : WrappedMessenger(std::move(wrapped)), aborted_(std::move(aborted)) {}
+
+  Status sum_over_world(std::span<double> values) override {
+    HDT_RETURN_IF_ERROR(WrappedMessenger::sum_over_world(values));
+    const bool failed = aborted_.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
+    return failed ? Status(Code::kAborted, "another rank aborted the group") : Status::ok();
+  }
+
+ private:
+  std::shared_future<void> aborted_;
+};
+
+TEST(EqualityTest, ARankThatAbortsAtOnceTakesTheReasonFromNobody) {
+  const FakeShape shape;
+  const Layout layout(4, {{{4}, 1, 1}, {{2, 2}, 1, 1}}, RankOrder::kTpPpDp);
+  ThreadWorld world(layout);
+  std::promise<void> abort;
+  const std::shared_future<void> aborted = abort.get_future().share();
+  run_ranks(3, [&](int rank) {
+    FakeCompute compute(shape, layout.units_of(layout.position_of(rank)));
+    std::unique_ptr<Messenger> messenger = world.messenger(rank);
+    if (rank == 0) messenger = std::make_unique<LastMessenger>(std::move(messenger), aborted);
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
+    ASSERT_TRUE(trainer.is_ok());
+    const Result<StepResult> step = trainer.value()->step(rank);
+    if (rank == 2) abort.set_value();
+    ASSERT_FALSE(step.is_ok());
+    EXPECT_EQ(step.status().code(), Code::kMismatch) << step.status().message();
+  });
+}
+
 TEST(EqualityTest, AnUpdateOfTheUsersOwnGetsTheMeanGradient) {
   const FakeShape shape;
   const Layout layout(4, {{{4}, 2, 1}}, RankOrder::kTpDpPp);
@@ -156,7 +175,7 @@ TEST(EqualityTest, AnUpdateOfTheUsersOwnGetsTheMeanGradient) {
   const auto messenger = world.messenger(0);
   TrainerOptions with_update = options();
   double scale = 0;
-  with_update.update = [&scale](double factor) { scale = factor; };
+  with_update.update = [&scale](double factor, std::span<const BucketShards>) { scale = factor; };
   auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, with_update);
   ASSERT_TRUE(trainer.is_ok());
   const std::span<float> parameters = trainer.value()->memory().all_parameters().as<float>();

@@ -13,6 +13,8 @@ namespace hdt::training::testing {
 
 std::vector<TensorInfo> FakeCompute::tensors(int unit) const {
   const int64_t hidden = shape_.hidden;
+  if (unit == kTiedUnit) return {{"embedding", {shape_.vocab, hidden}}};
+  if (bound_unit(unit) == kTiedUnit) return {};
   if (unit == 0) return {{"embedding", {shape_.vocab, hidden}}};
   if (is_head(unit)) return {{"head", {shape_.vocab, hidden}}};
   const std::string layer = "layer." + std::to_string(unit - 1);
@@ -24,10 +26,10 @@ void FakeCompute::bind(int unit, TypedSpan parameters, TypedSpan gradients) {
 }
 
 void FakeCompute::initialize(int unit, uint64_t seed) {
-  std::mt19937_64 random(seed * 1000 + unit);
+  std::mt19937_64 random(seed * 1000 + static_cast<uint64_t>(unit));
   std::normal_distribution<float> normal(0.0F, 0.3F);
   Rows values(bound_[unit].parameters.size());
-  for (float& parameter : values) parameter = normal(random);
+  for (double& parameter : values) parameter = normal(random);
   convert(values, bound_[unit].parameters);
 }
 
@@ -44,11 +46,11 @@ FakeCompute::Rows FakeCompute::embed(std::span<const int64_t> tokens) {
 FakeCompute::Rows FakeCompute::layer(int unit, const Rows& in, Rows& hyperbolic) {
   const int hidden = shape_.hidden;
   const Rows weights = weights_of(unit);
-  hyperbolic.assign(in.size(), 0.0F);
+  hyperbolic.assign(in.size(), 0.0);
   Rows out = in;
   for (size_t row = 0; row < in.size(); row += hidden) {
     for (int j = 0; j < hidden; ++j) {
-      float sum = weights[hidden * hidden + j];
+      double sum = weights[hidden * hidden + j];
       for (int i = 0; i < hidden; ++i) sum += in[row + i] * weights[i * hidden + j];
       hyperbolic[row + j] = std::tanh(sum);
       out[row + j] += hyperbolic[row + j];
@@ -63,7 +65,7 @@ FakeCompute::Rows FakeCompute::head(int unit, const Rows& in) {
   Rows logits;
   for (size_t row = 0; row < in.size(); row += hidden) {
     for (int v = 0; v < shape_.vocab; ++v) {
-      float sum = 0;
+      double sum = 0;
       for (int i = 0; i < hidden; ++i) sum += in[row + i] * weights[v * hidden + i];
       logits.push_back(sum);
     }
@@ -72,53 +74,62 @@ FakeCompute::Rows FakeCompute::head(int unit, const Rows& in) {
 }
 
 FakeCompute::Rows FakeCompute::received(int unit, ConstTypedSpan values) const {
-  Rows rows = floats_of(values);
+  Rows rows = rows_of(values);
   rows.resize(values.size() / handed_on(unit) * shape_.hidden);
   return rows;
 }
 
-FakeCompute::Rows FakeCompute::floats_of(ConstTypedSpan values) {
-  Rows floats(values.size());
-  convert(values, floats);
-  return floats;
+FakeCompute::Rows FakeCompute::rows_of(ConstTypedSpan values) {
+  Rows rows(values.size());
+  convert(values, rows);
+  return rows;
+}
+
+FakeCompute::Rows FakeCompute::rounded(const Rows& values) const {
+  const TypedMemory memory = plain_memory(shape_.type, values.size());
+  convert(values, memory.span());
+  return rows_of(memory.span());
 }
 
 void FakeCompute::hand_on(int unit, const Rows& flow, TypedSpan to) const {
   if (to.empty()) return;
   ASSERT_EQ(to.size(), flow.size() / shape_.hidden * handed_on(unit));
   Rows padded = flow;
-  padded.resize(to.size(), std::nanf(""));
+  padded.resize(to.size(), std::nan(""));
   convert(padded, to);
 }
 
-LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, ConstTypedSpan input,
-                             TypedSpan output) {
+LossSum FakeCompute::forward(int slot, const MicroBatch& batch, ConstTypedSpan input, TypedSpan output) {
+  computed_.emplace_back(batch.step, batch.first_sample);
+  tokens_given_.push_back(batch.samples.size());
   Saved saved;
+  saved.loss_factor = batch.loss_factor;
   const size_t length = shape_.sequence_length;
-  for (size_t sample = 0; sample < samples.size(); sample += length + 1) {
+  for (size_t sample = 0; sample < batch.samples.size(); sample += length + 1) {
     for (size_t i = 0; i < length; ++i) {
-      saved.inputs.push_back(samples[sample + i]);
-      saved.targets.push_back(samples[sample + i + 1]);
+      saved.inputs.push_back(batch.samples[sample + i]);
+      saved.targets.push_back(batch.samples[sample + i + 1]);
     }
   }
   LossSum loss;
   Rows flow = received(units_.first - 1, input);
   for (int unit = units_.first; unit < units_.end; ++unit) {
+    batch.need(unit);
     saved.flow.push_back(flow);
     saved.hyperbolic.emplace_back();
     if (unit == 0) {
       flow = embed(saved.inputs);
     } else if (!is_head(unit)) {
-      flow = layer(unit, flow, saved.hyperbolic.back());
+      flow = rounded(layer(unit, flow, saved.hyperbolic.back()));
     } else {
       saved.probabilities = head(unit, flow);
       const size_t vocab = shape_.vocab;
       for (size_t token = 0; token < saved.targets.size(); ++token) {
-        const std::span<float> row = std::span(saved.probabilities).subspan(token * vocab, vocab);
+        const std::span<double> row = std::span(saved.probabilities).subspan(token * vocab, vocab);
         double total = 0;
-        for (float& value : row) total += value = std::exp(value);
-        for (float& value : row) value = static_cast<float>(value / total);
-        loss.loss -= std::log(double{row[saved.targets[token]]});
+        for (double& value : row) total += value = std::exp(value);
+        for (double& value : row) value /= total;
+        loss.loss -= std::log(row[saved.targets[token]]);
         ++loss.tokens;
       }
     }
@@ -130,13 +141,15 @@ LossSum FakeCompute::forward(int slot, std::span<const int64_t> samples, ConstTy
 }
 
 // The gradient of the layer's tanh, before its matrix.
-float FakeCompute::inner(const Rows& hyperbolic, const Rows& gradient, size_t at) {
+double FakeCompute::inner(const Rows& hyperbolic, const Rows& gradient, size_t at) {
   return gradient[at] * (1 - hyperbolic[at] * hyperbolic[at]);
 }
 
 // That of the logit of `v`.
-float FakeCompute::logit_gradient(const Saved& saved, size_t token, int v) const {
-  return saved.probabilities[token * shape_.vocab + v] - (v == saved.targets[token] ? 1.0F : 0.0F);
+double FakeCompute::logit_gradient(const Saved& saved, size_t token, int v) const {
+  const double unscaled =
+      saved.probabilities[token * shape_.vocab + v] - (v == saved.targets[token] ? 1.0 : 0.0);
+  return unscaled * saved.loss_factor;
 }
 
 FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, const Rows& gradient) {
@@ -144,10 +157,10 @@ FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, c
   const int hidden = shape_.hidden;
   const Rows weights = weights_of(unit);
   if (is_head(unit)) {
-    Rows before(saved.flow.back().size(), 0.0F);
+    Rows before(saved.flow.back().size(), 0.0);
     for (size_t token = 0; token < saved.targets.size(); ++token) {
       for (int v = 0; v < shape_.vocab; ++v) {
-        const float logit = logit_gradient(saved, token, v);
+        const double logit = logit_gradient(saved, token, v);
         for (int i = 0; i < hidden; ++i) before[token * hidden + i] += weights[v * hidden + i] * logit;
       }
     }
@@ -156,7 +169,7 @@ FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, c
   Rows before = gradient;
   for (size_t row = 0; row < gradient.size(); row += hidden) {
     for (int j = 0; j < hidden; ++j) {
-      const float more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
+      const double more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
       for (int i = 0; i < hidden; ++i) before[row + i] += weights[i * hidden + j] * more;
     }
   }
@@ -165,7 +178,8 @@ FakeCompute::Rows FakeCompute::input_gradient_of(int unit, const Saved& saved, c
 
 void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& gradient) {
   const int hidden = shape_.hidden;
-  Rows gradients = floats_of(bound_[unit].gradients);
+  Unit& bound = bound_.at(bound_unit(unit));
+  Rows gradients = rows_of(bound.gradients);
   const Rows& in = saved.flow[unit - units_.first];
   if (unit == 0) {
     for (size_t i = 0; i < gradient.size(); ++i)
@@ -173,26 +187,26 @@ void FakeCompute::add_weight_gradient(int unit, const Saved& saved, const Rows& 
   } else if (is_head(unit)) {
     for (size_t token = 0; token < saved.targets.size(); ++token) {
       for (int v = 0; v < shape_.vocab; ++v) {
-        const float logit = logit_gradient(saved, token, v);
+        const double logit = logit_gradient(saved, token, v);
         for (int i = 0; i < hidden; ++i) gradients[v * hidden + i] += in[token * hidden + i] * logit;
       }
     }
   } else {
     for (size_t row = 0; row < in.size(); row += hidden) {
       for (int j = 0; j < hidden; ++j) {
-        const float more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
+        const double more = inner(saved.hyperbolic[unit - units_.first], gradient, row + j);
         gradients[hidden * hidden + j] += more;
         for (int i = 0; i < hidden; ++i) gradients[i * hidden + j] += in[row + i] * more;
       }
     }
   }
-  convert(gradients, bound_[unit].gradients);
+  convert(gradients, bound.gradients);
 }
 
 LossSum FakeCompute::evaluate(std::span<const int64_t> samples, ConstTypedSpan input, TypedSpan output) {
   EXPECT_TRUE(slots_.empty()) << "a micro-batch of a step is in flight";
   const int greatest = greatest_in_flight_;
-  const LossSum loss = forward(0, samples, input, output);
+  const LossSum loss = forward(0, {.samples = samples}, input, output);
   slots_.clear();
   greatest_in_flight_ = greatest;  // that of training
   return loss;
@@ -203,7 +217,7 @@ void FakeCompute::backward(int slot, ConstTypedSpan output_gradient, TypedSpan i
   const Saved& saved = slots_.at(slot);
   Rows gradient = received(units_.end - 1, output_gradient);
   for (int unit = units_.end - 1; unit >= units_.first; --unit) {
-    Rows before = input_gradient_of(unit, saved, gradient);
+    Rows before = rounded(input_gradient_of(unit, saved, gradient));
     add_weight_gradient(unit, saved, gradient);
     gradient = std::move(before);
     unit_done(unit);
@@ -217,7 +231,7 @@ void FakeCompute::backward_input(int slot, ConstTypedSpan output_gradient, Typed
   saved.gradients.resize(units_.size());
   Rows gradient = received(units_.end - 1, output_gradient);
   for (int unit = units_.end - 1; unit >= units_.first; --unit) {
-    Rows before = input_gradient_of(unit, saved, gradient);
+    Rows before = rounded(input_gradient_of(unit, saved, gradient));
     saved.gradients[unit - units_.first] = std::exchange(gradient, std::move(before));
   }
   hand_on(units_.first - 1, gradient, input_gradient);
@@ -247,7 +261,7 @@ void FakeCompute::infer(std::span<const int64_t> tokens, int64_t position, Const
     } else if (is_head(unit)) {
       flow = head(unit, flow);
     } else {
-      flow = layer(unit, flow, unused);
+      flow = rounded(layer(unit, flow, unused));
     }
   }
   hand_on(units_.end - 1, flow, output);
@@ -255,7 +269,8 @@ void FakeCompute::infer(std::span<const int64_t> tokens, int64_t position, Const
   int64_t hash = 0;
   for (const int64_t token : text_) hash = (hash * 31 + token) % shape_.vocab;
   const auto last = std::span(flow).last(logits.size());
-  std::ranges::rotate_copy(last, last.begin() + hash, logits.begin());
+  std::ranges::rotate(last, last.begin() + hash);
+  convert(last, logits);
 }
 
 }  // namespace hdt::training::testing

@@ -183,13 +183,28 @@ TEST(LayoutFlagsTest, NamesWhatIsBrokenAndByHowMuch) {
               AllOf(HasSubstr("sum of the micro-batch sizes of all replicas, 6"), HasSubstr("4 left over")));
 }
 
+TEST(LayoutFlagsTest, OnlyTheFirstAndTheLastStageMayBeWithoutLayers) {
+  LayoutFlags flags;
+  flags.world_size = 3;
+  flags.num_layers = 4;
+  flags.micro_batch_size = 1;
+  flags.hetero_pipeline_stages = {{3, 0, 4, 0}};
+  const Result<Layout> layout = make_layout(flags);
+  ASSERT_TRUE(layout.is_ok()) << layout.status().message();
+  EXPECT_EQ(layout.value().units_of({0, 0}), (UnitRange{0, 1}));
+  EXPECT_EQ(layout.value().units_of({0, 1}), (UnitRange{1, 5}));
+  EXPECT_EQ(layout.value().units_of({0, 2}), (UnitRange{5, 6}));
+  flags.hetero_pipeline_stages = {{3, 2, 0, 2}};
+  EXPECT_THAT(error_of(flags), HasSubstr("stage 2 of 3 of the model has 0 layers, expected at least 1"));
+}
+
 TEST(LayoutFlagsTest, RefusesNumbersOutOfRange) {
   LayoutFlags flags = main_job();
   flags.num_layers = 0;
   EXPECT_THAT(error_of(flags), HasSubstr("--num-layers"));
   flags = main_job();
-  flags.hetero_pipeline_stages[0] = {2, 4, 0};
-  EXPECT_THAT(error_of(flags), HasSubstr("layers of a stage: 0"));
+  flags.hetero_pipeline_stages[0] = {2, 5, -1};
+  EXPECT_THAT(error_of(flags), HasSubstr("layers of a stage: -1"));
   flags = main_job();
   flags.hetero_pipeline_stages[0] = {-1, 4};
   EXPECT_THAT(error_of(flags), HasSubstr("number of stages: -1"));

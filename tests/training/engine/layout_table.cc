@@ -44,6 +44,7 @@ std::vector<NamedLayout> layout_table() {
       {"three to two to one in layers", {{{3, 1}, 2, 3}, {{2, 2}, 2, 2}, {{1, 3}, 2, 1}}},
       {"numbers of stages differ", {{{1, 1, 1, 1}, 1, 7}, {{4}, 5, 1}, {{1, 3}, 2, 2}}},
       {"more stages than micro-batches", {{{1, 1, 1, 1}, 3, 2}, {{2, 2}, 1, 1}}},
+      {"embedding and head alone", {{{0, 2, 2, 0}, 2, 4}, {{0, 4}, 1, 3}, {{4, 0}, 1, 2}, {{4}, 2, 1}}},
       {"sizes against counts", {{{1, 3}, 1, 6}, {{2, 2}, 6, 1}}},
   };
   std::vector<NamedLayout> table;
@@ -86,9 +87,10 @@ unsigned test_seed() {
 }
 
 Layout one_process(const Layout& layout) {
-  return Layout(layout.num_layers(),
-                {{{layout.num_layers()}, static_cast<int>(layout.global_batch_size()), 1}},
-                RankOrder::kTpDpPp);
+  const Layout one(layout.num_layers(),
+                   {{{layout.num_layers()}, static_cast<int>(layout.global_batch_size()), 1}},
+                   RankOrder::kTpDpPp);
+  return layout.has_tied_unit() ? one.with_tied_unit() : one;
 }
 
 }  // namespace hdt::training::testing

@@ -9,7 +9,7 @@
 
 #include "tests/training/engine/layout_table.h"
 #include "tests/training/engine/training_run.h"
-#include "training/engine/number_type.h"
+#include "training/numbers/number_type.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -56,15 +56,6 @@ TEST(NumberTypeTest, MemoryOfOneTypeIsNotUsedAsAnother) {
 
 // bf16 has 8 digits, so the order of sums shows: what a micro-batch adds is rounded. Gradients in fp32 show
 // it less.
-void expect_near(const RunResult& run, const RunResult& one, double relative) {
-  ASSERT_EQ(run.steps.size(), static_cast<size_t>(kRoundedSteps));
-  for (int64_t step = 0; step < kRoundedSteps; ++step) {
-    EXPECT_EQ(run.steps[step].tokens, one.steps[step].tokens);
-    EXPECT_NEAR(run.steps[step].loss, one.steps[step].loss, relative * one.steps[step].loss) << step;
-  }
-  for (const auto& replica : run.parameters) EXPECT_EQ(replica, run.parameters.front());
-}
-
 TEST(MixedPrecision, AllLayoutsAndSchedulesAreOneProcessToRounding) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "HDT_TEST_SEED=" << seed);
@@ -78,7 +69,7 @@ TEST(MixedPrecision, AllLayoutsAndSchedulesAreOneProcessToRounding) {
       const RunResult one = train(one_process(named.layout), kRounded, kRoundedSteps, with);
       EXPECT_LT(one.steps.back().loss, 0.95 * one.steps.front().loss);
       const RunResult plain = train(named.layout, kRounded, kRoundedSteps, with);
-      expect_near(plain, one, 0.01);
+      expect_same_training(plain, one, 0.01);
       // Neither schedules nor shards change a bit.
       with.shards = shards;
       for (const ScheduleKind kind : kScheduleKinds) {
@@ -133,9 +124,8 @@ TEST(MixedPrecision, TypesThatDoNotGoTogetherAreRefused) {
   };
   EXPECT_EQ(refusal({}, rounded_run(NumberType::kBFloat16)),
             "gradients in bf16 of parameters in fp32: expected fp32 or the parameters' type");
-  TrainerOptions callers = rounded_run(NumberType::kFloat32);
-  callers.update = [](double) {};
-  EXPECT_EQ(refusal(kRounded, callers), "an update of the caller's: expected parameters in fp32, found bf16");
+  EXPECT_EQ(refusal(kRounded, rounded_run(NumberType::kFloat16)),
+            "gradients in fp16 of parameters in bf16: expected fp32 or the parameters' type");
 }
 
 TEST(MixedPrecision, ChunksOfTwoTypesAreRefused) {

@@ -26,11 +26,17 @@ TrainerOptions short_run() {
 
 struct Saved {
   std::vector<int64_t> shape;
-  std::vector<float> parameters, exp_avg, exp_avg_sq;
+  std::vector<double> parameters, exp_avg, exp_avg_sq;
   int times = 0;  // written
   bool operator==(const Saved&) const = default;
 };
 using State = std::map<std::string, Saved>;
+
+std::vector<double> doubles_of(ConstTypedSpan values) {
+  std::vector<double> doubles(values.size());
+  convert(values, doubles);
+  return doubles;
+}
 
 // Steps `first` .. `end` - 1. Begins with `from`, unless it is empty; returns what the ranks write at the
 // end.
@@ -56,11 +62,11 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
       const Saved& saved = from.at(tensor.info->name);
       ASSERT_EQ(saved.shape, tensor.info->shape);
       set_parameters(tensor, saved.parameters);
-      const auto part = [&](const std::vector<float>& whole) {
+      const auto part = [&](const std::vector<double>& whole) {
         return std::span(whole).subspan(tensor.first, tensor.exp_avg.size());
       };
-      std::ranges::copy(part(saved.exp_avg), tensor.exp_avg.begin());
-      std::ranges::copy(part(saved.exp_avg_sq), tensor.exp_avg_sq.begin());
+      convert(part(saved.exp_avg), tensor.exp_avg);
+      convert(part(saved.exp_avg_sq), tensor.exp_avg_sq);
     }
     for (int64_t step = first; step < end; ++step) {
       const Result<StepResult> done = trainer.value()->step(step);
@@ -73,9 +79,9 @@ State run(const Layout& layout, int64_t first, int64_t end, const State& from, s
     for (const TensorState& tensor : written.value().tensors) {
       Saved& saved = state[tensor.info->name];
       saved.shape = tensor.info->shape;
-      saved.parameters.assign(tensor.master.begin(), tensor.master.end());
-      saved.exp_avg.assign(tensor.exp_avg.begin(), tensor.exp_avg.end());
-      saved.exp_avg_sq.assign(tensor.exp_avg_sq.begin(), tensor.exp_avg_sq.end());
+      saved.parameters = doubles_of(tensor.master);
+      saved.exp_avg = doubles_of(tensor.exp_avg);
+      saved.exp_avg_sq = doubles_of(tensor.exp_avg_sq);
       ++saved.times;
     }
   });
@@ -101,7 +107,7 @@ void expect_each_tensor_once(const ShardOptions& shards) {
     EXPECT_EQ(state.at("head").shape, (std::vector<int64_t>{17, 8}));
     for (const auto& [name, saved] : state) {
       EXPECT_EQ(saved.times, 1) << name;
-      EXPECT_NE(saved.exp_avg, std::vector<float>(saved.exp_avg.size())) << name;
+      EXPECT_NE(saved.exp_avg, std::vector<double>(saved.exp_avg.size())) << name;
     }
   }
 }
@@ -145,7 +151,7 @@ TEST(OptimizerState, AStateDoesNotDependOnTheTypeOfTheParameters) {
   for (const NumberType first : types) {
     const State state =
         run(layouts().front(), 0, kResumedSteps / 2, {}, losses, {true, {3, 0, 1, 2}}, 0.5, first);
-    const std::vector<float>& parameters = state.at("layer.0.weight").parameters;
+    const std::vector<double>& parameters = state.at("layer.0.weight").parameters;
     EXPECT_TRUE(std::ranges::any_of(parameters, [](float value) {
       return static_cast<float>(BFloat16(value)) != value;
     })) << "the masters have no more digits than the parameters";

@@ -1,7 +1,16 @@
-// overlap_test.cc: buckets start while backward is still running, once a step, each unit's gradient once.
+// overlap_test.cc: buckets start while backward is still running, once a step, each unit's gradient once;
+// messages of both neighbours are received while a stage computes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "tests/training/engine/training_run.h"
+#include "tests/training/engine/wrapped_compute.h"
+#include "tests/training/engine/wrapped_messenger.h"
 
 namespace hdt::training::testing {
 namespace {
@@ -26,7 +35,7 @@ void expect_sums_during_backward(bool sharded) {
     ASSERT_TRUE(runner.is_ok());
     std::vector<int> done;
     const Result<LossSum> loss = runner.value().run(
-        [&](int64_t index, std::span<int64_t> tokens) { synthetic_sample(shape.vocab, 0, index, tokens); },
+        0, [&](int64_t index, std::span<int64_t> tokens) { synthetic_sample(shape.vocab, 0, index, tokens); },
         [&](int unit) {
           const int before = world.sums_started();
           reducer.unit_done(unit);
@@ -42,6 +51,78 @@ void expect_sums_during_backward(bool sharded) {
 
 TEST(OverlapTest, BucketsStartDuringBackward) { expect_sums_during_backward(false); }
 TEST(OverlapTest, ShardedBucketsStartDuringBackwardToo) { expect_sums_during_backward(true); }
+
+// Counts the receives under way of each neighbour.
+class CountingMessenger final : public WrappedMessenger {
+ public:
+  using WrappedMessenger::WrappedMessenger;
+
+  Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
+    Result<Pending> posted = WrappedMessenger::receive_from_stage(stage, values);
+    if (!posted.is_ok()) return posted;
+    ++under_way_[stage];
+    return Pending(std::make_unique<Receive>(posted.take(), under_way_[stage]));
+  }
+  int under_way(int stage) { return under_way_[stage]; }
+
+ private:
+  class Receive final : public Operation {
+   public:
+    Receive(Pending operation, int& under_way) : operation_(std::move(operation)), under_way_(under_way) {}
+    Status wait() override {
+      --under_way_;
+      return operation_->wait();
+    }
+
+   private:
+    Pending operation_;
+    int& under_way_;
+  };
+
+  std::map<int, int> under_way_;
+};
+
+// A stage with a neighbour on each side. While it computes in the steady state, it receives from both.
+class Watched final : public WrappedCompute {
+ public:
+  Watched(FakeCompute& compute, CountingMessenger& messenger)
+      : WrappedCompute(compute), messenger_(messenger) {}
+
+  void backward(int slot, ConstTypedSpan output_gradient, TypedSpan input_gradient,
+                const UnitDone& unit_done) override {
+    from_both.push_back(std::min(messenger_.under_way(0), messenger_.under_way(2)));
+    WrappedCompute::backward(slot, output_gradient, input_gradient, unit_done);
+  }
+
+  std::vector<int> from_both;  // in each backward: receives of the neighbour that has fewer
+
+ private:
+  CountingMessenger& messenger_;
+};
+
+TEST(OverlapTest, AStageReceivesFromBothNeighboursWhileItComputes) {
+  const FakeShape shape;
+  const Layout layout(4, {{{1, 2, 1}, 1, 16}}, RankOrder::kTpPpDp);
+  for (const ScheduleKind schedule : {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kEager}) {
+    SCOPED_TRACE(schedule_name(schedule));
+    ThreadWorld world(layout);
+    run_ranks(layout.world_size(), [&](int rank) {
+      FakeCompute fake(shape, layout.units_of(layout.position_of(rank)));
+      CountingMessenger messenger(world.messenger(rank));
+      Watched compute(fake, messenger);
+      TrainerOptions options;
+      options.schedule = schedule;
+      auto trainer = make_trainer(layout, shape.vocab, compute, messenger, options);
+      ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
+      ASSERT_TRUE(trainer.value()->step(0).is_ok());
+      if (rank != 1) return;
+      ASSERT_EQ(compute.from_both.size(), 16U);
+      // The last activations have come when the last micro-batches are run backward.
+      for (int i = 0; i < 8; ++i) EXPECT_GE(compute.from_both[i], 1) << "backward " << i;
+      EXPECT_EQ(compute.from_both.back(), 0);
+    });
+  }
+}
 
 TEST(OverlapTest, OneReplicaReducesNothing) {
   const RunResult run =

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
 
@@ -29,6 +30,28 @@ TEST(OwnershipTest, EqualSplitsNeedOneRound) {
   const std::vector<OwnerSet> sets = owner_sets(layout);
   EXPECT_EQ(sets.size(), 3U);
   EXPECT_EQ(disjoint_rounds(sets).size(), 1U);
+}
+
+TEST(OwnershipTest, RanksThatShareSeveralRowsHaveOneGroup) {
+  // Two chunks on each of two stages, in both replicas: rank 0 has units 0 to 1 and 3, rank 1 the others.
+  const Layout layout(4, {{{1, 1, 1, 1}, 1, 2, 2}, {{1, 1, 1, 1}, 1, 2, 2}}, RankOrder::kTpPpDp);
+  const std::vector<OwnerSet> sets = owner_sets(layout);
+  ASSERT_EQ(sets.size(), 4U);
+  EXPECT_EQ(sets[0].ranks, sets[2].ranks);
+  EXPECT_EQ(sets[1].ranks, sets[3].ranks);
+  EXPECT_EQ(owner_groups(sets), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(disjoint_rounds(sets), (std::vector<std::vector<int>>{{0, 1}}));
+}
+
+TEST(OwnershipTest, ATiedMatrixSharesTheGroupOfItsOwnersWhereReplicasHaveOneStage) {
+  const std::vector<OwnerSet> sets =
+      owner_sets(Layout(4, {{{4}}, {{4}}}, RankOrder::kTpPpDp).with_tied_unit());
+  ASSERT_EQ(sets.size(), 2U);
+  EXPECT_EQ(owner_groups(sets), (std::vector<int>{0, 0}));
+  // Here it has more owners than the other sets.
+  const std::vector<OwnerSet> unequal =
+      owner_sets(Layout(4, {{{4}}, {{2, 2}}}, RankOrder::kTpPpDp).with_tied_unit());
+  EXPECT_EQ(owner_groups(unequal), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(OwnershipTest, BucketsFillUpFromTheEnd) {
@@ -92,16 +115,39 @@ TEST(OwnershipTest, RandomLayouts) {
     }
     EXPECT_EQ(next, layout.num_units());
 
-    // Every set is in one round, and no rank is twice in a round.
+    // Sets of the same ranks share a group. Every group is in one round, and no rank is twice in a round.
+    const std::vector<int> groups = owner_groups(sets);
+    std::set<std::vector<int>> different;
+    for (size_t s = 0; s < sets.size(); ++s) {
+      different.insert(sets[s].ranks);
+      EXPECT_EQ(sets[groups[s]].ranks, sets[s].ranks);
+      EXPECT_EQ(groups[groups[s]], groups[s]);
+    }
     size_t placed = 0;
     for (const std::vector<int>& members : disjoint_rounds(sets)) {
       std::set<int> ranks;
       for (const int set : members) {
         ++placed;
+        EXPECT_EQ(groups[set], set);
         for (const int rank : sets[set].ranks) EXPECT_TRUE(ranks.insert(rank).second);
       }
     }
-    EXPECT_EQ(placed, sets.size());
+    EXPECT_EQ(placed, different.size());
+
+    // The members of a group come to the buckets of all its sets in one order.
+    const auto bytes = [](int unit) { return 50 + 30 * (unit % 3); };
+    for (int group = 0; group < static_cast<int>(sets.size()); ++group) {
+      std::set<std::vector<int>> orders;
+      for (const int rank : sets[group].ranks) {
+        std::vector<int> order;
+        for (const Bucket& bucket : plan_buckets(sets, units_of(layout, rank), bytes, 100)) {
+          if (groups[bucket.owner_set] == group) order.push_back(bucket.units.first);
+        }
+        EXPECT_TRUE(std::ranges::is_sorted(order, std::greater()));
+        orders.insert(order);
+      }
+      EXPECT_EQ(orders.size(), 1U);
+    }
 
     // All members of a set plan the same buckets for it.
     const size_t limit = std::uniform_int_distribution<size_t>(1, 400)(random);

@@ -84,6 +84,23 @@ TEST(PipelineScheduleTest, TakesTurnsAfterWarmUp) {
   EXPECT_EQ(one_forward_one_backward(2, 0, 2), expected);
 }
 
+// The last stage alternates at once; each stage before it has three forwards more in its warm-up.
+TEST(PipelineScheduleTest, EagerRunsThreeForwardsAheadForEachStageBehind) {
+  const auto warm_up = [](int stages, int stage, int micro_batches) {
+    int forwards = 0;
+    for (const PipelineStep& step : steps_of(ScheduleKind::kEager, stages, stage, micro_batches)) {
+      if (step.action == PipelineAction::kBackward) break;
+      forwards += step.action == PipelineAction::kForward;
+    }
+    return forwards;
+  };
+  EXPECT_EQ(warm_up(3, 0, 32), 7);
+  EXPECT_EQ(warm_up(3, 1, 32), 4);
+  EXPECT_EQ(warm_up(3, 2, 32), 1);
+  EXPECT_EQ(warm_up(3, 0, 5), 5);
+  EXPECT_EQ(most_in_flight(ScheduleKind::kEager, 3, 0, 32), 7);
+}
+
 TEST(PipelineScheduleTest, ZeroBubbleHoldsForAllSizes) {
   for (int stages = 1; stages <= 12; ++stages) {
     for (int micro_batches = 1; micro_batches <= 24; ++micro_batches) {

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "tests/training/engine/wrapped_messenger.h"
+
 namespace hdt::training::testing {
 namespace {
 
@@ -30,48 +32,32 @@ double weight_of(Fault fault, const Layout& layout, int replica) {
   return 1;
 }
 
-class Saboteur final : public Messenger {
+class Saboteur final : public WrappedMessenger {
  public:
   Saboteur(Fault fault, const Layout& layout, std::unique_ptr<Messenger> honest)
-      : fault_(fault), honest_(std::move(honest)) {
-    is_last_ = honest_->rank() == layout.world_size() - 1;
-    weight_ = weight_of(fault, layout, layout.position_of(honest_->rank()).replica);
-  }
-
-  int rank() const override { return honest_->rank(); }
-  int size() const override { return honest_->size(); }
-  Result<TypedMemory> allocate(NumberType type, size_t elements) override {
-    return honest_->allocate(type, elements);
-  }
-  Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {
-    return honest_->send_to_stage(stage, values);
-  }
-  Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
-    return honest_->receive_from_stage(stage, values);
-  }
-  Status broadcast_in_replica(int stage, std::span<int64_t> values) override {
-    return honest_->broadcast_in_replica(stage, values);
+      : WrappedMessenger(std::move(honest)), fault_(fault) {
+    is_last_ = WrappedMessenger::rank() == layout.world_size() - 1;
+    weight_ = weight_of(fault, layout, layout.position_of(WrappedMessenger::rank()).replica);
   }
 
   Result<Pending> sum_over_owners(int owner_set, TypedSpan values) override {
-    return honest_->sum_over_owners(owner_set, spoilt_gradients(values));
+    return WrappedMessenger::sum_over_owners(owner_set, spoilt_gradients(values));
   }
   Result<Pending> reduce_scatter_over_owners(int owner_set, TypedSpan values,
                                              std::span<const size_t> counts) override {
-    return honest_->reduce_scatter_over_owners(owner_set, spoilt_gradients(values), counts);
+    return WrappedMessenger::reduce_scatter_over_owners(owner_set, spoilt_gradients(values), counts);
   }
   Result<Pending> all_gather_over_owners(int owner_set, TypedSpan values,
                                          std::span<const size_t> counts) override {
     const bool stale = fault_ == Fault::kStaleParameters && is_last_ && !std::exchange(done_, true);
-    return honest_->all_gather_over_owners(owner_set, stale ? copy_of(values) : values, counts);
+    return WrappedMessenger::all_gather_over_owners(owner_set, stale ? copy_of(values) : values, counts);
   }
 
   // The third value is the square norm (Trainer::step()).
   Status sum_over_world(std::span<double> values) override {
     if (fault_ == Fault::kNormCountedTwice && is_last_) values[2] *= 2;
-    return honest_->sum_over_world(values);
+    return WrappedMessenger::sum_over_world(values);
   }
-  Status max_over_world(std::span<double> values) override { return honest_->max_over_world(values); }
 
  private:
   TypedSpan spoilt_gradients(TypedSpan values) {
@@ -86,7 +72,6 @@ class Saboteur final : public Messenger {
   }
 
   Fault fault_;
-  std::unique_ptr<Messenger> honest_;
   bool is_last_ = false;
   double weight_ = 1;
   bool done_ = false;

@@ -16,7 +16,7 @@
 namespace hdt::training::testing {
 namespace {
 
-constexpr int64_t kComparedSteps = 6;
+constexpr int64_t kComparedSteps = HDT_COMPARED_STEPS;
 
 TrainerOptions compared_run(bool clips) {
   TrainerOptions result;
@@ -46,6 +46,7 @@ std::string difference(const RunResult& run, const RunResult& expected) {
   }
   for (const auto& replica : run.parameters) {
     if (replica != run.parameters.front()) return "replicas have other parameters";
+    if (replica.back() != replica.rbegin()[1]) return "embedding and head have other matrices";
   }
   return "";
 }
@@ -89,6 +90,41 @@ TEST(ShardedEquality, AllLayoutsAndSchedulesAreOneProcess) {
       if (HasFailure()) return;
     }
     EXPECT_LT(one.steps.back().loss, 0.98 * one.steps.front().loss);  // it did learn
+  }
+}
+
+// A matrix that embedding and head share, on one rank or on two of a replica.
+TEST(ShardedEquality, ATiedMatrixIsTrainedAsInOneProcess) {
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "HDT_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  std::vector<NamedLayout> layouts = layout_table();
+  std::ranges::move(random_layouts(16, random), std::back_inserter(layouts));
+  const std::vector<std::vector<Replica>> chunked = {{{{1, 1, 1, 1}, 1, 4, 2}},
+                                                     {{{1, 1, 1, 1}, 2, 2, 2}, {{1, 3}, 2, 2}, {{4}, 1, 1}}};
+  for (const std::vector<Replica>& replicas : chunked)
+    layouts.push_back({"chunks", Layout(4, replicas, RankOrder::kTpPpDp)});
+  FakeShape shape;
+  shape.tied = true;
+  for (const NamedLayout& named : layouts) {
+    const Layout layout = named.layout.with_tied_unit();
+    const bool clips = random() % 2 == 0;
+    TrainerOptions with = compared_run(clips);
+    with.bucket_elements = std::vector<size_t>{1, 100, 250, 1'000'000}[random() % 4];
+    const RunResult one = train(one_process(layout), shape, kComparedSteps, with);
+    EXPECT_LT(one.steps.back().loss, 0.99 * one.steps.front().loss);
+    with.schedule = named.name == "chunks" ? ScheduleKind::kInterleaved
+                                           : kScheduleKinds[random() % std::size(kScheduleKinds)];
+    SCOPED_TRACE(
+        fmt::format("{}, {}, buckets of {}", named.name, schedule_name(with.schedule), with.bucket_elements));
+    const RunResult plain = train(layout, shape, kComparedSteps, with);
+    EXPECT_EQ(difference(plain, one), "");
+    with.shards = random_shards(layout, random);
+    SCOPED_TRACE(fmt::format("weights {}", fmt::join(with.shards.weights, " ")));
+    const RunResult sharded = train(layout, shape, kComparedSteps, with);
+    EXPECT_EQ(difference(sharded, one), "");
+    expect_same_bits(sharded, plain, clips);
+    if (HasFailure()) return;
   }
 }
 

@@ -147,17 +147,44 @@ TEST(ShardOptions, WhatDoesNotFitTheLayoutIsRefused) {
             "weights of shards: expected sharded optimizer states, found none");
 }
 
-TEST(ShardOptions, AnUpdateOfTheUsersOwnIsRefused) {
-  const Layout layout(4, {{{4}}}, RankOrder::kTpPpDp);
+// An update of the caller's writes its rank's number into its shards. All ranks then have the numbers of all.
+TEST(Shards, AnUpdateOfTheCallersGetsItsShardsAndTheOthersAreFetched) {
+  const Layout layout(4, {{{4}}, {{4}}}, RankOrder::kTpPpDp);
   ThreadWorld world(layout);
-  FakeCompute compute(FakeShape(), layout.units_of({0, 0}));
-  const auto messenger = world.messenger(0);
-  TrainerOptions options;
-  options.shards.sharded = true;
-  options.update = [](double) {};
-  const auto trainer = make_trainer(layout, FakeShape().vocab, compute, *messenger, options);
-  ASSERT_FALSE(trainer.is_ok());
-  EXPECT_EQ(trainer.status().code(), Code::kInvalidArgument);
+  std::vector<std::vector<float>> parameters(2);
+  run_ranks(2, [&](int rank) {
+    FakeCompute compute(FakeShape(), layout.units_of({rank, 0}));
+    const auto messenger = world.messenger(rank);
+    TrainerOptions options;
+    options.shards = {true, {3, 1}};
+    options.bucket_elements = 100;
+    UnitMemory* memory = nullptr;
+    size_t updated = 0;
+    options.update = [&](double, std::span<const BucketShards> buckets) {
+      for (const BucketShards& shards : buckets) {
+        const TypedSpan all = memory->parameters(shards.bucket.units);
+        std::ranges::fill(all.subspan(shards.first, shards.count).as<float>(), static_cast<float>(rank + 1));
+        updated += shards.count;
+      }
+    };
+    const auto trainer = make_trainer(layout, FakeShape().vocab, compute, *messenger, options);
+    ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
+    memory = &trainer.value()->memory();
+    ASSERT_TRUE(trainer.value()->step(0).is_ok());
+    ASSERT_TRUE(trainer.value()->settle().is_ok());
+    for (const int unit : memory->units()) {
+      const std::span<float> unit_parameters = memory->parameters(unit).as<float>();
+      parameters[static_cast<size_t>(rank)].insert(parameters[static_cast<size_t>(rank)].end(),
+                                                   unit_parameters.begin(), unit_parameters.end());
+    }
+    EXPECT_GT(updated, 0U);
+  });
+  EXPECT_EQ(parameters[0], parameters[1]);
+  const auto of_rank_0 = std::ranges::count(parameters[0], 1.F);
+  const auto of_rank_1 = std::ranges::count(parameters[0], 2.F);
+  EXPECT_EQ(static_cast<size_t>(of_rank_0 + of_rank_1), parameters[0].size());
+  EXPECT_GT(of_rank_0, of_rank_1);
+  EXPECT_GT(of_rank_1, 0);
 }
 
 }  // namespace

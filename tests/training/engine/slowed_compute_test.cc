@@ -22,7 +22,8 @@ double cpu_seconds() {
 // The whole model in one stage, forward and backward of one micro-batch.
 struct Outcome {
   std::vector<float> gradients;
-  std::vector<int> order;  // in which units were done
+  std::vector<int> needed;  // units, in the order in which their parameters were asked for
+  std::vector<int> order;   // in which units were done
   double loss = 0;
   std::vector<std::vector<float>> memory;  // that the stage is bound to
 };
@@ -38,7 +39,8 @@ Outcome run_once(StageCompute& compute, bool split = false) {
     compute.initialize(unit, 7);
   }
   std::vector<int64_t> samples(compute.sequence_length() + 1, 3);
-  result.loss = compute.forward(0, samples, {}, {}).loss;
+  const auto needed = [&](int unit) { result.needed.push_back(unit); };
+  result.loss = compute.forward(0, {.samples = samples, .unit_needed = needed}, {}, {}).loss;
   const auto done = [&](int unit) { result.order.push_back(unit); };
   if (split) {
     compute.backward_input(0, {}, {});
@@ -67,6 +69,7 @@ TEST(SlowedCompute, ComputesTheSameAndTakesLonger) {
     EXPECT_EQ(same.loss, expected.loss);
     EXPECT_EQ(same.gradients, expected.gradients);
     EXPECT_EQ(same.order, expected.order);
+    EXPECT_EQ(same.needed, expected.needed);
   }
   EXPECT_TRUE(slowed->has_split_backward());
 
@@ -75,7 +78,7 @@ TEST(SlowedCompute, ComputesTheSameAndTakesLonger) {
   // the factor is demanded.
   const auto begin = std::chrono::steady_clock::now();
   const double cpu = cpu_seconds();
-  slowed->forward(0, samples, {}, {});
+  slowed->forward(0, {.samples = samples}, {}, {});
   const double used = cpu_seconds() - cpu;
   EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
             kFactor / 2 * used);

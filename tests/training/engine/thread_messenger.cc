@@ -7,6 +7,7 @@
 #include <numeric>
 #include <span>
 #include <thread>
+#include <type_traits>
 
 namespace hdt::training::testing {
 namespace {
@@ -16,16 +17,14 @@ constexpr std::chrono::seconds kDeadline(60);
 std::vector<double> doubles_of(ConstTypedSpan values) {
   std::vector<double> doubles;
   with_elements(values, [&](auto elements) {
-    for (const auto element : elements) doubles.push_back(static_cast<float>(element));
+    using Computed = ComputedAs<std::remove_const_t<typename decltype(elements)::element_type>>;
+    for (const auto element : elements) doubles.push_back(static_cast<Computed>(element));
   });
   return doubles;
 }
 
 // Rounded to the type of `to`.
-void write(std::span<const double> values, TypedSpan to) {
-  const std::vector<float> floats(values.begin(), values.end());
-  convert(floats, to);
-}
+void write(std::span<const double> values, TypedSpan to) { convert(values, to); }
 
 void fill_with_nan(TypedSpan values) { write(std::vector<double>(values.size(), std::nan("")), values); }
 
@@ -148,7 +147,9 @@ class ThreadMessenger final : public Messenger {
     return Pending(std::make_unique<Finished>());
   }
 
+  // The buffer may be written from now on, so nobody may need what is in it.
   Result<Pending> receive_from_stage(int stage, TypedSpan values) override {
+    fill_with_nan(values);
     return Pending(std::make_unique<ThreadReceive>(world_, std::pair(peer(stage), rank_), values));
   }
 
@@ -196,17 +197,16 @@ class ThreadMessenger final : public Messenger {
 
   // Where this rank's part begins.
   size_t first_of_own(int owner_set, std::span<const size_t> counts) const {
-    const size_t member = world_.owner_groups_[owner_set].member(rank_);
+    const size_t member = world_.group_of(owner_set).member(rank_);
     return std::accumulate(counts.begin(), counts.begin() + member, size_t{0});
   }
   TypedSpan own_of(int owner_set, TypedSpan values, std::span<const size_t> counts) const {
-    return values.subspan(first_of_own(owner_set, counts),
-                          counts[world_.owner_groups_[owner_set].member(rank_)]);
+    return values.subspan(first_of_own(owner_set, counts), counts[world_.group_of(owner_set).member(rank_)]);
   }
 
   // Contributes `mine`; what comes of it from `first` on goes to `values`.
   Result<Pending> started(int owner_set, ConstTypedSpan mine, Combine how, size_t first, TypedSpan values) {
-    ThreadSum sum(world_, world_.owner_groups_[owner_set], rank_, doubles_of(mine), how);
+    ThreadSum sum(world_, world_.group_of(owner_set), rank_, doubles_of(mine), how);
     const std::lock_guard lock(world_.mutex_);
     if (how != nullptr) ++world_.sums_started_;
     return Pending(std::make_unique<ThreadOperation>(sum, first, values));
@@ -228,7 +228,9 @@ class ThreadMessenger final : public Messenger {
 };
 
 ThreadWorld::ThreadWorld(const Layout& layout) : layout_(layout) {
-  for (const OwnerSet& set : owner_sets(layout)) owner_groups_.push_back({set.ranks, {}, {}});
+  const std::vector<OwnerSet> sets = owner_sets(layout);
+  for (const OwnerSet& set : sets) owner_groups_.push_back({set.ranks, {}, {}});
+  group_of_ = owner_groups(sets);
   for (int rank = 0; rank < layout.world_size(); ++rank) world_.ranks.push_back(rank);
   replica_groups_.resize(layout.num_replicas());
   for (const int rank : world_.ranks) replica_groups_[layout.position_of(rank).replica].ranks.push_back(rank);

@@ -56,7 +56,11 @@ class ThreadWorld {
     std::vector<std::byte> bytes;
   };
   std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by (from, to)
-  std::vector<Group> owner_groups_;
+  // That of an owner set. Sets of the same ranks share one, as they do in libhdt's messenger.
+  Group& group_of(int owner_set) { return owner_groups_[group_of_[owner_set]]; }
+
+  std::vector<Group> owner_groups_;  // by the first owner set with their ranks
+  std::vector<int> group_of_;        // by owner set
   Group world_;
   std::vector<Group> replica_groups_;
   int sums_started_ = 0;

@@ -42,11 +42,23 @@ inline Result<std::unique_ptr<Trainer>> make_trainer(const Layout& layout, int64
 
 struct RunResult {
   std::vector<StepResult> steps;  // as rank 0 saw them
-  // At the end, by replica and unit.
-  std::vector<std::vector<std::vector<float>>> parameters;
+  // At the end, by replica and unit, in double, which holds every type exactly; behind them the tied matrix
+  // as the embedding's rank has it, and as the head's has it.
+  std::vector<std::vector<std::vector<double>>> parameters;
   std::vector<size_t> state_elements;  // by rank: of one moment
   int sums_started = 0;
 };
+
+// A run of a type with few digits is another one, up to a part of each loss, and its replicas hold one model.
+inline void expect_same_training(const RunResult& run, const RunResult& one, double relative) {
+  ASSERT_EQ(run.steps.size(), one.steps.size());
+  for (size_t step = 0; step < run.steps.size(); ++step) {
+    EXPECT_FALSE(run.steps[step].skipped) << step;
+    EXPECT_EQ(run.steps[step].tokens, one.steps[step].tokens) << step;
+    EXPECT_NEAR(run.steps[step].loss, one.steps[step].loss, relative * one.steps[step].loss) << step;
+  }
+  for (const auto& replica : run.parameters) EXPECT_EQ(replica, run.parameters.front());
+}
 
 // Faults of a rank on purpose.
 struct Sabotage {
@@ -60,7 +72,7 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
   RunResult result;
   result.state_elements.resize(layout.world_size());
   result.parameters.resize(layout.num_replicas());
-  for (auto& units : result.parameters) units.resize(layout.num_units());
+  for (auto& units : result.parameters) units.resize(layout.num_units() + 2);
   run_ranks(layout.world_size(), [&](int rank) {
     const Position position = layout.position_of(rank);
     FakeChunks chunks(shape, layout, rank);
@@ -82,9 +94,15 @@ inline RunResult train(const Layout& layout, const FakeShape& shape, int64_t ste
     result.state_elements[rank] = trainer.value()->optimizer()->state_elements();
     for (const int unit : trainer.value()->memory().units()) {
       const TypedSpan final = trainer.value()->memory().parameters(unit);
-      std::vector<float>& parameters = result.parameters[position.replica][unit];
-      parameters.resize(final.size());
+      std::vector<double> parameters(final.size());
       convert(final, parameters);
+      std::vector<std::vector<double>>& units = result.parameters[position.replica];
+      if (unit != kTiedUnit) {
+        units[unit] = std::move(parameters);
+        continue;
+      }
+      if (trainer.value()->memory().contains(layout.embedding_unit())) units[layout.num_units()] = parameters;
+      if (trainer.value()->memory().contains(layout.head_unit())) units[layout.num_units() + 1] = parameters;
     }
   });
   result.sums_started = world.sums_started();

@@ -44,10 +44,12 @@ std::vector<std::optional<WeightDifference>> check(const Layout& layout, int ste
   options.shards = shards;
   options.schedule = ScheduleKind::kInterleaved;  // 1F1B where a stage has one chunk
   run_ranks(layout.world_size(), [&](int rank) {
-    const FakeChunks chunks(FakeShape(), layout, rank);
+    FakeShape shape;
+    shape.tied = layout.has_tied_unit();
+    const FakeChunks chunks(shape, layout, rank);
     auto messenger = world.messenger(rank);
     if (sabotage.messenger) messenger = sabotage.messenger(rank, std::move(messenger));
-    auto trainer = make_trainer(layout, FakeShape().vocab, chunks.computes(), *messenger, options);
+    auto trainer = make_trainer(layout, shape.vocab, chunks.computes(), *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     for (int step = 0; step < steps; ++step) ASSERT_TRUE(trainer.value()->step(step).is_ok());
     ASSERT_TRUE(trainer.value()->settle().is_ok());
@@ -107,6 +109,23 @@ TEST(WeightCheck, OneBitIsFoundWithItsTensorAndRank) {
       EXPECT_EQ(result->rank, other);
       EXPECT_EQ(result->other, first);
     }
+  }
+}
+
+// The matrix of embedding and head is compared between the stages of a replica, too.
+TEST(WeightCheck, ATiedMatrixThatDiffersOnTheLastStageIsFound) {
+  const Layout layout = Layout(4, {{{3, 1}, 2, 2}}, RankOrder::kTpPpDp).with_tied_unit();
+  for (const auto& result : check(layout, 2, {})) EXPECT_FALSE(result.has_value());
+  Flip change;
+  change.rank = 1;
+  change.unit = kTiedUnit;
+  change.element = 5;
+  change.bit = 3;
+  for (const auto& result : check(layout, 1, change)) {
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->tensor, "embedding");
+    EXPECT_EQ(result->rank, 1);
+    EXPECT_EQ(result->other, 0);
   }
 }
 

@@ -68,6 +68,21 @@ TEST_F(Acceleration, ADeviceThatLacksMemoryRecomputesOrCountsNothing) {
   EXPECT_EQ(nodes[2].samples_per_second, 0);
 }
 
+// Each layer lacks 32 MiB then, and one has them: two layers are as much as two whole ones, for less time.
+TEST_F(Acceleration, AttentionAloneIsRecomputedWhereThatIsFaster) {
+  cluster_.nodes[1].memory_bytes = (128 + 400) * kOneMib - 1;
+  for (auto& [key, cost] : profile_.compute)
+    cost.recomputed_attention = {.005 * key.micro_batch_size, cost.activation_bytes / 2};
+  const DevicesAlone attention = alone(plan_)[1];
+  EXPECT_EQ(attention.recomputed_layers, 2);
+  EXPECT_TRUE(attention.attention_only);
+  EXPECT_NEAR(attention.samples_per_second, 8 / (8 * (2 * kSample + 2 * .005) + kOneUpdate), 1e-9);
+  for (auto& [key, cost] : profile_.compute) cost.recomputed_attention->more_seconds *= 5;
+  const DevicesAlone whole = alone(plan_)[1];
+  EXPECT_FALSE(whole.attention_only);
+  EXPECT_NEAR(whole.samples_per_second, 8 / (8 * (2 * kSample + 2 * .02) + kOneUpdate), 1e-9);
+}
+
 TEST_F(Acceleration, AGroupOfDevicesCountsAsOneWorker) {
   plan_.replicas = {{4, 2, {{4, "a", 2}}}};
   const std::vector<DevicesAlone> nodes = alone(plan_);

@@ -1,5 +1,5 @@
 """bench_plan_test.py PROGRAMS: bench/plan's scripts: layouts, plans and verdicts by hand; the collectives'
-one run at its smallest."""
+one, and bench/training's, run at their smallest."""
 
 import json
 import os
@@ -12,13 +12,17 @@ import unittest
 
 sys.dont_write_bytecode = True
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "bench", "plan"))
+for part in ("plan", "training"):
+    sys.path.insert(0, os.path.join(ROOT, "bench", part))
 
-import collectives  # noqa: E402  the path comes first
+import characters  # noqa: E402  the path comes first
+import checkpoint  # noqa: E402
+import collectives  # noqa: E402
 import emulated_devices  # noqa: E402
 import emulated_runs  # noqa: E402
 import overlap  # noqa: E402
 import own_runs  # noqa: E402
+import peak_memory  # noqa: E402
 
 PROGRAMS = sys.argv.pop(1)
 MODEL = """name = "m"
@@ -42,7 +46,8 @@ parameter_bytes = [[1, 4000]]
 def profile(seconds):
     compute = [{"device": device, "layer": layer, "tensor_parallel": 1, "micro_batch_size": size,
                 "forward": seconds * factor, "input_gradient": seconds, "weight_gradient": seconds,
-                "update": 1e-3, "activation_bytes": 100}
+                "update": 1e-3, "activation_bytes": 100, "selective_more_seconds": 1e-3,
+                "selective_activation_bytes": 50}
                for device, factor in own_runs.DEVICES.items() for layer in ("embedding", "layer", "head")
                for size in own_runs.MICRO_BATCH_SIZES]
     links = [{"from": a, "to": b, "inside": inside, "latency": 1e-5, "bandwidth": [[1000, 1e9]]}
@@ -64,13 +69,29 @@ class OwnRuns(unittest.TestCase):
                 self.assertIn(count, range(1, 5))
         self.assertGreater(len({str(layout) for layout in layouts}), 150)
 
-    def test_flags_say_what_the_plan_says(self):
+    def test_each_rank_is_as_slow_as_its_device(self):
         layout = [(2, 3, [(4, "swift"), (2, "slow")]), (1, 1, [(6, "medium")])]
-        self.assertEqual(" ".join(own_runs.train_flags(layout)),
-                         "--use-tp-pp-dp-mapping --micro-batch-size-per-dp 1 2 1 1 "
-                         "--num-micro-batches-per-dp 1 3 1 1 "
-                         "--hetero-pipeline-stages 2 4 2 --hetero-pipeline-stages 1 6 "
-                         "--slow-down 1 6 1 16 1 10")
+        self.assertEqual(" ".join(own_runs.train_flags("p.toml", layout)),
+                         "--plan p.toml --slow-down 1 6 1 16 1 10")
+
+    def test_every_schedule_is_run_and_chunks_are_where_they_can_be(self):
+        rng = random.Random(3)
+        ways = [own_runs.random_run(rng, number)[1] for number in range(200)]
+        self.assertEqual({schedule for schedule, _, _, _ in ways}, set(own_runs.SCHEDULES))
+        self.assertEqual({recomputed for _, recomputed, _, _ in ways}, {0, 1, 2})
+        self.assertEqual({sharded for _, _, sharded, _ in ways}, {False, True})
+        self.assertEqual({attention for _, recomputed, _, attention in ways if recomputed}, {False, True})
+        for sharded in (False, True):
+            self.assertIn(f"use_distributed_optimizer = {str(sharded).lower()}\n",
+                          own_runs.plan_toml([(1, 2, [(6, "swift")])], ("1f1b", 0, sharded, False), 1 << 20))
+        for attention, granularity in ((False, "full"), (True, "selective")):
+            self.assertIn(f'recompute_granularity = "{granularity}"\n', own_runs.plan_toml(
+                [(1, 2, [(6, "swift")])], ("1f1b", 1, False, attention), 1 << 20))
+        text = own_runs.plan_toml([(1, 4, [(4, "swift"), (2, "slow")]), (1, 1, [(6, "swift")])],
+                                  ("interleaved", 3, False, False), 1)
+        self.assertEqual([line.strip() for line in text.splitlines() if "layers" in line],
+                         ["layers = [2, 2]", "recompute_layers = 3", "layers = [1, 1]",
+                          "recompute_layers = 2", "layers = 6", "recompute_layers = 3"])
 
     def test_plans_are_accepted_and_validated(self):
         rng = random.Random(2)
@@ -80,22 +101,23 @@ class OwnRuns(unittest.TestCase):
             own_runs.write(folder, "profile.toml",
                            own_runs.median_profile([profile(x) for x in (.9, .1, .2)]))
             runs = 'name = "own"\n'
-            for index in range(4):
-                own_runs.write(folder, f"{index}.toml",
-                               own_runs.plan_toml(own_runs.random_layout(rng), 1 << 20))
+            count = 2 * len(own_runs.SCHEDULES)
+            for index in range(count):
+                layout, way = own_runs.random_run(rng, index)
+                own_runs.write(folder, f"{index}.toml", own_runs.plan_toml(layout, way, 1 << 20))
                 runs += f'[[run]]\nname = "{index}"\nplan = "{index}.toml"\nstep_seconds = 10.0\n'
             own_runs.write(folder, "runs.toml", runs)
             rows = json.loads(own_runs.run([PROGRAMS + "/hdt-plan", "validate", "runs.toml", "-p",
                                             "profile.toml", "-c",
                                             "cluster.toml", "-m", "model.toml", "--json"], folder))[0]["rows"]
-            self.assertEqual(len(rows), 4)
+            self.assertEqual(len(rows), count)
             # The median profile: a layer's forward takes 0.2 s times the device's factor, so the step some
             # seconds.
             for row in rows:
                 self.assertGreater(row["predicted_from_profile_seconds"], 6 * 3 * .2)
 
     def test_rounds_of_other_layouts_are_not_mixed(self):
-        arguments = types.SimpleNamespace(seed=1, layouts=2, bucket_elements=8)
+        arguments = types.SimpleNamespace(seed=1, layouts=2, bucket_elements=8, emulate=False)
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(own_runs.measured_before(folder, arguments), ([[], []], []))
             own_runs.write(folder, own_runs.MEASURED, json.dumps(
@@ -104,6 +126,28 @@ class OwnRuns(unittest.TestCase):
             arguments.seed = 2
             with self.assertRaisesRegex(SystemExit, "holds rounds of"):
                 own_runs.measured_before(folder, arguments)
+
+
+class PeakMemory(unittest.TestCase):
+    def test_layouts_keep_their_shape(self):
+        layout = [(2, 3, [(4, "swift"), (2, "slow")]), (1, 1, [(6, "medium")])]
+        self.assertEqual(peak_memory.on_one_device(layout),
+                         [(4, 3, [(4, "core"), (2, "core")]), (2, 1, [(6, "core")])])
+
+    def test_the_fullest_process_counts_and_failures_end_it(self):
+        """A stand-in for mpirun, whose children take memory."""
+        take = "x = bytearray(int(__import__('sys').argv[1])); import time; time.sleep(1)"
+        with tempfile.TemporaryDirectory() as folder:
+            def ranks(*sizes, status=0):
+                programs = " & ".join(f"{sys.executable} -c \"{take}\" {size}" for size in sizes)
+                return ["sh", "-c", f"{programs} & wait; exit {status}"]
+            least = 64 << 20
+            most = peak_memory.peak_bytes(ranks(1, least, 1), folder)
+            self.assertGreaterEqual(most, least)
+            self.assertLess(most, least + (64 << 20))
+            self.assertEqual(peak_memory.bytes_of(1 << 30), 0)
+            with self.assertRaisesRegex(SystemExit, "exit status 3"):
+                peak_memory.peak_bytes(ranks(1, status=3), folder)
 
 
 class Emulated(unittest.TestCase):
@@ -138,10 +182,11 @@ class Emulated(unittest.TestCase):
             write(folder, "cluster.toml", emulated_runs.cluster_toml(hosts))
             sizes = {"embedding": 64, "layer": 1 << 20, "head": 64}
             write(folder, "model.toml", emulated_runs.model_toml(overlap.LAYERS, sizes, 1 << 10))
-            write(folder, "replicas.toml", overlap.plan_toml([[0], [1]], 1, 1))
-            write(folder, "stages.toml", overlap.plan_toml([[0, 1]], overlap.MICRO_BATCHES, 2))
+            write(folder, "replicas.toml", overlap.plan_toml("1f1b", [[0], [1]], 1, 1))
             self.assertEqual(len(self.predicted(folder, "replicas.toml")["workers"]), 2)
-            self.assertEqual(self.predicted(folder, "stages.toml")["samples"], overlap.MICRO_BATCHES)
+            for schedule in "1f1b", "eager-1f1b":
+                write(folder, "stages.toml", overlap.plan_toml(schedule, [[0, 1]], overlap.MICRO_BATCHES, 2))
+                self.assertEqual(self.predicted(folder, "stages.toml")["samples"], overlap.MICRO_BATCHES)
 
     def test_what_a_run_prints_is_read(self):
         output = ("emulated: x\nstep: 0.25 s, median of 3 (fastest 0.2, slowest 0.3); predicted 0.2\n"
@@ -196,6 +241,36 @@ class Collectives(unittest.TestCase):
             done = self.command(*flags)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
+
+
+class Checkpoint(unittest.TestCase):
+    def test_the_longest_step_after_a_save_counts(self):
+        usual, longer = checkpoint.stall([9, 2, 3, 2.5, 4.5, 2.5, 3.5])
+        self.assertEqual((usual, longer), (2.5, 2))
+
+    @unittest.skipUnless(os.path.exists(PROGRAMS + "/hdt-train"), "this build has no hdt-train")
+    def test_a_small_model_is_saved_twice(self):
+        done = subprocess.run([sys.executable, "-B", checkpoint.__file__, "--programs", PROGRAMS,
+                               "--hidden-size", "32", "--steps", "7"], capture_output=True, text=True,
+                              timeout=100, check=False)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        self.assertEqual([line.split(":")[0] for line in done.stdout.splitlines() if "after a save)" in line],
+                         ["step 4", "step 7"])
+        self.assertRegex(done.stdout, r"steps \(bar 1.0\): (met|missed)\n$")
+
+
+class Characters(unittest.TestCase):
+    @unittest.skipUnless(os.path.exists(PROGRAMS + "/hdt-train"), "this build has no hdt-train")
+    def test_a_few_steps_on_two_nodes_are_validated_and_the_bar_decides(self):
+        for bar, status in (("6", 0), ("1", 1)):
+            done = subprocess.run([sys.executable, "-B", characters.__file__, "--programs", PROGRAMS,
+                                   "--text", os.path.join(ROOT, "LICENSE"), "--steps", "4", "--bar", bar],
+                                  capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            losses = [float(line.split()[-1]) for line in done.stdout.splitlines()
+                      if line.startswith("step")]
+            self.assertEqual(len(losses), 4)
+            self.assertLess(losses[3], losses[0])
 
 
 if __name__ == "__main__":

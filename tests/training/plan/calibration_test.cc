@@ -18,7 +18,14 @@ namespace {
 using ::testing::HasSubstr;
 
 CalibrationRecord example_record() {
-  return {"lab", {1.25, 0.6, 0.5, 0.3, 0.4, 0.9, 1000, 10}, {1.02, 0.97, 1.1, 0.95, 1.0}};
+  CalibrationRecord record{"lab", {1.25, 0.5, 0.3, 0.4, 0.9, 1000, 10}, {1.02, 0.97, 1.1, 0.95, 1.0}};
+  record.model = "small";
+  record.devices = {"fast", "slow"};
+  record.elsewhere.point_to_point = 0.7;
+  record.elsewhere.allreduce = 0.8;
+  record.elsewhere.fixed_bytes = 2000;
+  record.elsewhere_ratios = {1.3, 0.9};
+  return record;
 }
 
 TEST(CalibrationFile, ReadsBackTheSame) {
@@ -32,7 +39,33 @@ TEST(CalibrationFile, ReadsBackTheSame) {
     EXPECT_EQ(read.value().factors, record.factors);
     EXPECT_EQ(read.value().ratios, record.ratios);
     EXPECT_EQ(read.value().name, "lab");
+    EXPECT_EQ(read.value().model, "small");
+    EXPECT_EQ(read.value().devices, record.devices);
+    EXPECT_EQ(read.value().elsewhere, record.elsewhere);
+    EXPECT_EQ(read.value().elsewhere_ratios, record.elsewhere_ratios);
   }
+}
+
+TEST(CalibrationFile, HoldsWhereItWasLearnt) {
+  CalibrationRecord record = example_record();
+  const UsedCalibration own = calibration_for(record, "small", {"slow"});
+  EXPECT_EQ(own.factors, record.factors);
+  EXPECT_EQ(own.ratios, record.ratios);
+  EXPECT_EQ(own.foreign, "");
+  // Another model on these devices keeps the links and the memory.
+  const UsedCalibration model = calibration_for(record, "large", {"fast", "slow"});
+  EXPECT_EQ(model.factors, record.elsewhere);
+  EXPECT_EQ(model.ratios, record.elsewhere_ratios);
+  EXPECT_THAT(model.foreign, HasSubstr("'lab' was learnt on model 'small', and this is 'large'"));
+  // Links to a device that was not there are unknown.
+  const UsedCalibration devices = calibration_for(record, "small", {"fast", "new"});
+  EXPECT_EQ(devices.factors, Calibration());
+  EXPECT_EQ(devices.ratios, record.elsewhere_ratios);
+  EXPECT_THAT(devices.foreign, HasSubstr("learnt on devices fast, slow, and these are fast, new"));
+  // A file by hand that names no model holds everywhere.
+  record.model.clear();
+  record.devices.clear();
+  EXPECT_EQ(calibration_for(record, "large", {"new"}).factors, record.factors);
 }
 
 TEST(CalibrationFile, WrongFieldsAreNamed) {
@@ -48,11 +81,18 @@ TEST(CalibrationFile, WrongFieldsAreNamed) {
               HasSubstr("measured_over_predicted: expected a list of positive numbers"));
   EXPECT_THAT(refusal("name='a'\ncompute=0\nmeasured_over_predicted=[]\n"),
               HasSubstr("compute: 0 given, expected more than 0"));
+  EXPECT_THAT(refusal("name='a'\nmodel='m'\nmeasured_over_predicted=[]\n"),
+              HasSubstr("devices: expected together with model"));
+  EXPECT_THAT(refusal("name='a'\nmeasured_over_predicted=[]\n[[elsewhere]]\ncompute=2\n"),
+              HasSubstr("elsewhere 1.measured_over_predicted: is missing"));
+  EXPECT_THAT(
+      refusal("name='a'\nmeasured_over_predicted=[]\n[[elsewhere]]\ncompute=2\nmeasured_over_predicted=[]\n"),
+      HasSubstr("elsewhere 1.compute: unknown field"));
   EXPECT_THAT(refusal("name='a'\nmagic=1\nmeasured_over_predicted=[]\n"), HasSubstr("magic: unknown field"));
 }
 
 TEST(StepInterval, IsTheOrderStatisticOfTheResiduals) {
-  CalibrationRecord record;
+  UsedCalibration record;
   EXPECT_FALSE(step_interval(record, 2).has_value());
   record.ratios = {1.1};
   auto interval = step_interval(record, 2);
@@ -64,6 +104,11 @@ TEST(StepInterval, IsTheOrderStatisticOfTheResiduals) {
   interval = step_interval(record, 1);
   EXPECT_DOUBLE_EQ(interval->coverage, 0.8);
   EXPECT_NEAR(interval->high, 1.08, 1e-12);
+  // Rows of another model promise nothing, and the largest of their errors counts.
+  record.foreign = "another model";
+  interval = step_interval(record, 1);
+  EXPECT_EQ(interval->coverage, 0);
+  EXPECT_NEAR(interval->high, 2, 1e-12);
 }
 
 TEST(StepInterval, HoldsForTheShareItSays) {
@@ -74,7 +119,7 @@ TEST(StepInterval, HoldsForTheShareItSays) {
   int inside = 0;
   constexpr int kRounds = 4000;
   for (int round = 0; round < kRounds; ++round) {
-    CalibrationRecord record;
+    UsedCalibration record;
     for (int row = 0; row < 9; ++row) record.ratios.push_back(std::exp(.05 * error(random)));
     const auto interval = step_interval(record, 1);
     const double measured = std::exp(.05 * error(random));

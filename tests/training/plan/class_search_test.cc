@@ -26,7 +26,7 @@ Cluster cluster_of(int fast, int slow, int64_t memory = int64_t{1} << 40) {
 
 // The least longest stage of all splits that fit memory; infinite if none does.
 double least_longest(const PredictionInputs& inputs, const std::vector<int>& kinds, int64_t memory,
-                     bool recompute) {
+                     const RecomputeChoice& recompute) {
   const int stages = static_cast<int>(kinds.size());
   double best = std::numeric_limits<double>::infinity();
   std::vector<int> layers;
@@ -39,14 +39,20 @@ double least_longest(const PredictionInputs& inputs, const std::vector<int>& kin
         plan.replicas[0].stages.push_back({layers[s], (kinds[s] == 0 ? "n0" : "n1"), 1});
       double longest = 0;
       for (int s = 0; s < stages; ++s) {
-        StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
-        int& recomputed = plan.replicas[0].stages[s].recomputed_layers;
-        while (stage_memory_bytes(inputs, cost, 1, stages - s) > static_cast<double>(memory)) {
-          if (!recompute || recomputed == layers[s]) return;
-          ++recomputed;
-          cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+        double shortest = std::numeric_limits<double>::infinity();
+        for (const bool attention_only : {false, true}) {
+          Stage& stage = plan.replicas[0].stages[s];
+          const int most = (attention_only ? recompute.attention : recompute.layers) ? layers[s] : 0;
+          for (stage.recomputed_layers = 0; stage.recomputed_layers <= most; ++stage.recomputed_layers) {
+            stage.attention_only = attention_only && stage.recomputed_layers > 0;
+            const StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
+            if (stage_memory_bytes(inputs, cost, 1, stages - s) > static_cast<double>(memory)) continue;
+            shortest = std::min(shortest, cost.forward + cost.backward);
+            break;
+          }
+          stage.recomputed_layers = 0;
         }
-        longest = std::max(longest, cost.forward + cost.backward);
+        longest = std::max(longest, shortest);
       }
       best = std::min(best, longest);
       return;
@@ -67,15 +73,19 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
   const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
   int fitting = 0;
   int recomputing = 0;
+  int attention_only = 0;
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
     const Model model = example_model(any(3, 8));
     Profile profile = example_profile();
-    for (auto& [key, cost] : profile.compute) cost.forward *= any(1, 5);
+    for (auto& [key, cost] : profile.compute) {
+      cost.forward *= any(1, 5);
+      cost.recomputed_attention = {.005 * any(1, 5), cost.activation_bytes / any(1, 5)};
+    }
     const int64_t memory = int64_t{any(100, 1200)} << 20;
     const Cluster cluster = cluster_of(1, 1, memory);
     const PredictionInputs inputs{cluster, model, profile, {}};
-    const bool recompute = any(0, 1);
+    const RecomputeChoice recompute{.layers = any(0, 1) == 1, .attention = any(0, 1) == 1};
     const ClassMaker maker(inputs, ScheduleKind::kOneForwardOneBackward, recompute);
     std::vector<int> kinds(any(1, 2), any(0, 1));
     if (any(0, 1)) kinds.push_back(1 - kinds[0]);
@@ -97,7 +107,9 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
       const auto fitted = maker.fitted(*made, s, first, made->layers[s], 100);
       ASSERT_TRUE(fitted);
       plan.replicas[0].stages[s].recomputed_layers = fitted->recomputed_layers;
+      plan.replicas[0].stages[s].attention_only = fitted->attention_only;
       recomputing += fitted->recomputed_layers > 0;
+      attention_only += fitted->attention_only;
       const StageCost cost = stage_cost(inputs, plan, plan.layout(), {0, s});
       EXPECT_LE(stage_memory_bytes(inputs, cost, 1, static_cast<int>(kinds.size()) - s),
                 static_cast<double>(memory));
@@ -106,7 +118,8 @@ TEST(ClassMaker, SplitsHaveTheLeastLongestStageThatFits) {
     EXPECT_NEAR(longest, expected, 1e-6 * expected);
   }
   EXPECT_GT(fitting, 50);
-  EXPECT_GT(recomputing, 0);
+  EXPECT_GT(recomputing, attention_only);
+  EXPECT_GT(attention_only, 0);
 }
 
 TEST(SolvePacking, IsAsGoodAsTheBestVertex) {
@@ -193,6 +206,7 @@ TEST(ClassSearch, TheLargeExampleReachesItsBound) {
   const PredictionInputs inputs{cluster.value(), model.value(), profile.value(), {}};
   SearchOptions options;
   options.global_batch_size = 8192;
+  options.engine = Engine::kAny;
   const auto found = search(inputs, options);
   ASSERT_TRUE(found.is_ok()) << found.status().message();
   EXPECT_EQ(found.value().proof, SearchProof::kNone);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "tests/training/plan/examples.h"
@@ -26,7 +27,8 @@ Prediction played(const PredictionInputs& inputs, const EqualReplicas& equal) {
   StepSimulation simulation(inputs, equal);
   EXPECT_TRUE(simulation.run().is_ok());
   Prediction prediction = simulation.take();
-  prediction.peak_memory_bytes = peak_memory_bytes(inputs, equal.plan);
+  for (const StageMemory& worker : worker_memory(inputs, equal.plan, equal.shares))
+    prediction.peak_memory_bytes.push_back(worker.bytes(inputs));
   return equal.of_all(prediction);
 }
 
@@ -68,7 +70,8 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
     Cluster cluster = nodes(any(1, 6), any(0, 6), 4);
-    const Model model = example_model(6);
+    Model model = example_model(6);
+    if (any(0, 1)) model.tied_parameter_bytes = {{1, 6 << 20}, {2, 3 << 20}};
     Profile profile = example_profile();
     for (auto& [key, link] : profile.links) link.bandwidth = {{1, any(1, 20) * 2e7}};
     if (any(0, 1)) {
@@ -79,10 +82,14 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
     }
     Plan plan;
     plan.runtime.overlap_gradients = any(0, 1);
+    plan.runtime.use_distributed_optimizer = any(0, 1);
+    const bool weighted = plan.runtime.use_distributed_optimizer && any(0, 1);
+    if (any(0, 1)) plan.runtime.bucket_bytes = 6 << 20;
     if (any(0, 1)) {
       plan.runtime.schedule = ScheduleKind::kLockstep;
       if (any(0, 1)) plan.runtime.background_send_bytes = 0;
     }
+    const bool interleave = plan.runtime.schedule != ScheduleKind::kLockstep && any(0, 1);
     // Few kinds of replicas, on devices in a row.
     std::vector<std::string> workers;
     for (const Node& node : cluster.nodes) workers.insert(workers.end(), node.devices, node.name);
@@ -91,14 +98,21 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
       const int stages = any(1, 3);
       std::vector<int> layers(stages, 1);
       for (int left = 6 - stages; left > 0; --left) ++layers[any(0, stages - 1)];
-      kinds.emplace_back(layers, any(1, 4));
+      kinds.emplace_back(layers, stages * any(1, 3));
     }
     for (size_t at = 0; at < workers.size();) {
       const auto& [layers, count] = kinds[any(0, static_cast<int>(kinds.size()) - 1)];
       if (at + layers.size() > workers.size()) break;
       do {
         Replica replica{1, count, {}};
-        for (const int here : layers) replica.stages.push_back({here, workers[at++], 1});
+        // Stages of two layers or more each can have two chunks.
+        const bool chunks = interleave && layers.size() > 1 && std::ranges::min(layers) > 1;
+        for (const int here : layers) {
+          replica.stages.push_back({here, workers[at++], 1});
+          if (chunks) replica.stages.back().chunk_layers = {1, here - 1};
+          if (weighted) replica.stages.back().optimizer_shard_weight = any(1, 2);
+        }
+        if (chunks) plan.runtime.schedule = ScheduleKind::kInterleaved;
         plan.replicas.push_back(replica);
       } while (at + layers.size() <= workers.size() && any(0, 3) > 0);
     }

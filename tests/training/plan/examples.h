@@ -39,6 +39,11 @@ inline Profile example_profile() {
   return profile;
 }
 
+// The example on "fast" with one sample: forward 1 + 4 * 10 + 20 ms, backward twice that.
+inline constexpr double kForwardSeconds = .061;
+inline constexpr double kBackwardSeconds = .122;
+inline constexpr double kUpdateSeconds = .001 + 4 * .002 + .001;
+
 inline Cluster example_cluster() {
   const int64_t memory = int64_t{16} << 30;
   return {{{"a", "fast", 2, memory},

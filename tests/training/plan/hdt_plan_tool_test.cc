@@ -1,5 +1,4 @@
 // hdt-plan as its users run it: what it prints, and with which exit status it ends.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/training/data/temporary_folder.h"
-#include "tests/training/plan/examples.h"
+#include "tests/training/plan/plan_tool.h"
 #include "training/data/command.h"
 #include "training/plan/describe/toml_files.h"
 
@@ -19,21 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-training::CommandOutput hdt_plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), HDT_PLAN_PROGRAM);
-  auto run = training::run_command(arguments);
-  EXPECT_TRUE(run.is_ok()) << run.status().to_string();
-  return run.is_ok() ? run.take() : training::CommandOutput{.exit_code = -1, .out = "", .err = ""};
-}
-
-// One line on stderr, nothing on stdout, exit status 2.
-void expect_refused(const training::CommandOutput& output, const std::string& message) {
-  EXPECT_EQ(output.exit_code, 2);
-  EXPECT_EQ(output.out, "");
-  EXPECT_THAT(output.err, AllOf(StartsWith("hdt-plan: "), HasSubstr(message)));
-  EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
-}
 
 TEST(HdtPlan, WrongUsageAndRefusedInputsEndWith2) {
   expect_refused(hdt_plan({}), "subcommand is required");
@@ -51,27 +34,6 @@ TEST(HdtPlan, ProfileNeedsAFolderAndTheProgramThatMeasures) {
   ASSERT_TRUE(output.is_ok()) << output.status().to_string();
   expect_refused(output.value(), "no hdt-train in");
 }
-
-// The example as files.
-class HdtPlanFiles : public ::testing::Test {
- protected:
-  HdtPlanFiles() {
-    training::write_all(file("plan.toml"), to_toml(example_plan()));
-    training::write_all(file("profile.toml"), to_toml(example_profile()));
-    training::write_all(file("cluster.toml"), to_toml(example_cluster()));
-    training::write_all(file("model.toml"), to_toml(example_model()));
-  }
-  std::string file(const std::string& name) const { return folder_.file(name); }
-  std::vector<std::string> on_plan(const std::string& command,
-                                   const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {command, file("plan.toml"),    "-p", file("profile.toml"),
-                                          "-c",    file("cluster.toml"), "-m", file("model.toml")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  const training::TemporaryFolder folder_;
-};
 
 TEST_F(HdtPlanFiles, PredictShowsPartsThatSumToTheStep) {
   const auto text = hdt_plan(on_plan("predict"));
@@ -259,42 +221,72 @@ TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {
   expect_refused(search({"--schedule", "gpipe"}), "--schedule");
 }
 
+// Two equal devices, and a link on which a message takes nearly as long as half of the model. Eager 1F1B
+// hides the messages, as long as its activations fit.
+TEST_F(HdtPlanFiles, SearchChoosesEagerWhereLinksAreSlowAndMemoryAllows) {
+  const auto chosen = [&](int64_t memory_mib) {
+    Profile profile = example_profile();
+    const double rate = static_cast<double>(example_model().layers[1].output_bytes) / .08;
+    for (auto& [key, link] : profile.links) link.bandwidth = {{1, rate}};
+    training::write_all(file("profile.toml"), to_toml(profile));
+    const int64_t memory = memory_mib << 20;
+    training::write_all(file("cluster.toml"),
+                        to_toml(Cluster{{{"a", "fast", 1, memory}, {"c", "fast", 1, memory}}}));
+    const auto found = hdt_plan({"search", file("cluster.toml"), file("model.toml"), "-p",
+                                 file("profile.toml"), "--global-batch-size", "32", "--max-replicas", "1",
+                                 "--schedule", "any", "--output", file("plan.toml")});
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    return read_plan(file("plan.toml")).value().runtime.schedule;
+  };
+  EXPECT_EQ(chosen(2000), ScheduleKind::kEager);
+  EXPECT_NE(chosen(600), ScheduleKind::kEager);
+}
+
+TEST_F(HdtPlanFiles, SearchTriesInterleavedPlansAndTheirFileIsRead) {
+  const auto search = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "search",   file("cluster.toml"), file("model.toml"),    "-p", file("profile.toml"),
+        "--output", file("plan.toml"),    "--global-batch-size", "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hdt_plan(arguments);
+  };
+  const auto found = search({"--schedule", "interleaved", "--json"});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const auto json = nlohmann::json::parse(found.out);
+  EXPECT_GT(json["interleaved_plans_played"], 0);
+  EXPECT_EQ(json["proof"], "some plans were tried: not proven to be the fastest");
+  EXPECT_THAT(json["plan"].get<std::string>(), HasSubstr("layers = ["));
+  const auto output = hdt_plan(on_plan("predict", {"--json"}));
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_EQ(nlohmann::json::parse(output.out)["step_seconds"], json["step_seconds"]);
+  const auto explained = hdt_plan(on_plan("explain"));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_THAT(explained.out, testing::ContainsRegex("\n[^\n]*\\([0-9]\\+[0-9]"));
+  const auto any = search({"--schedule", "any"});
+  ASSERT_EQ(any.exit_code, 0) << any.err;
+  EXPECT_LE(std::stod(any.out.substr(7)), 1.0001 * json["step_seconds"].get<double>());
+  EXPECT_THAT(search({"--schedule", "interleaved"}).out,
+              testing::ContainsRegex("\n# [0-9]+ of the plans played are interleaved"));
+  expect_refused(search({"--equal", "--schedule", "interleaved"}), "--equal with --schedule interleaved");
+}
+
 TEST_F(HdtPlanFiles, ExplainNamesWhatWouldHelp) {
   const auto output = hdt_plan(on_plan("explain"));
   EXPECT_EQ(output.exit_code, 0) << output.err;
   EXPECT_THAT(output.out, AllOf(HasSubstr("bound  "), HasSubstr("\nplan       1 x (3 fast, 1 slow) of 4 x 1"),
                                 HasSubstr("\nfaster     "), HasSubstr("slow a tenth faster"),
                                 HasSubstr("link fast - slow twice as fast")));
-}
-
-TEST_F(HdtPlanFiles, OwnRunsCalibrateAPrediction) {
-  const double step = nlohmann::json::parse(hdt_plan(on_plan("predict", {"--json"})).out)["step_seconds"];
-  std::string runs = "name = \"own\"\n";
-  for (int run = 0; run < 4; ++run)
-    runs += fmt::format("[[run]]\nplan = \"plan.toml\"\nstep_seconds = {}\n", step * (1 + .01 * run));
-  training::write_all(file("runs.toml"), runs);
-  const std::vector<std::string> on_what = {"-p", file("profile.toml"), "-c", file("cluster.toml"),
-                                            "-m", file("model.toml")};
-  std::vector<std::string> arguments = {"validate", file("runs.toml"), "--calibrations", file(".")};
-  arguments.insert(arguments.end(), on_what.begin(), on_what.end());
-  const auto validated = hdt_plan(arguments);
-  ASSERT_EQ(validated.exit_code, 0) << validated.err;
-  EXPECT_THAT(validated.out,
-              AllOf(StartsWith("## own"), HasSubstr("profile as it is: mean 1.5 %, worst 2.9 %")));
-  const auto output = hdt_plan(on_plan("predict", {"--json", "--calibration", file("own.toml")}));
-  ASSERT_EQ(output.exit_code, 0) << output.err;
-  const auto json = nlohmann::json::parse(output.out);
-  EXPECT_EQ(json["interval"]["rows"], 4);
-  EXPECT_LE(json["interval"]["low_seconds"].get<double>(), json["step_seconds"].get<double>());
-  EXPECT_THAT(hdt_plan(on_plan("predict", {"--calibration", file("own.toml")})).out,
-              HasSubstr("80 % of plans like the 4 measured ones"));
-  EXPECT_EQ(hdt_plan(on_plan("explain", {"--calibration", file("own.toml")})).exit_code, 0);
-
-  expect_refused(hdt_plan({"validate", file("runs.toml")}), "--profile: is missing");
-  expect_refused(hdt_plan({"validate", folder_.file("."), "-p", file("profile.toml")}), "--profile: given");
-  training::write_all(file("bad.toml"), "name = 'b'\nmeasured_over_predicted = 3\n");
-  expect_refused(hdt_plan(on_plan("predict", {"--calibration", file("bad.toml")})),
-                 "bad.toml: measured_over_predicted: expected a list");
+  const auto as_json = hdt_plan(on_plan("explain", {"--json"}));
+  ASSERT_EQ(as_json.exit_code, 0) << as_json.err;
+  const auto json = nlohmann::json::parse(as_json.out);
+  const auto predicted = nlohmann::json::parse(hdt_plan(on_plan("predict", {"--json"})).out);
+  EXPECT_EQ(json["step_seconds"], predicted["step_seconds"]);
+  size_t workers = 0;
+  for (const auto& group : json["workers"]) workers += group["replicas"].size();
+  EXPECT_EQ(workers, predicted["workers"].size());
+  EXPECT_LT(json["rival"]["step_seconds"], json["step_seconds"]);
+  EXPECT_GE(json["changes"].size(), 6U);
+  for (const auto& change : json["changes"]) EXPECT_LE(change["step_seconds"], json["step_seconds"]);
 }
 
 // From NIC kinds of a cluster to what its daemons read.
@@ -350,9 +342,10 @@ TEST_F(HdtPlanFiles, ExportPrintsTheCommandThatRunsThePlan) {
                                 HasSubstr(" --text book : \\\n  -np 1 --host b:1 ")));
   const auto megatron = hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--megatron"});
   ASSERT_EQ(megatron.exit_code, 0);
-  EXPECT_THAT(megatron.out, HasSubstr("--hetero-pipeline-stages 1 3 1 1 --micro-batch-size-per-dp 2 1 "
+  EXPECT_THAT(megatron.out, HasSubstr("--hetero-pipeline-stages 1 3 1 1 --micro-batch-size-per-dp 1 1 1 1 "
                                       "--num-micro-batches-per-dp 1 4 1 2 "));
   EXPECT_THAT(megatron.err, StartsWith("hdt-plan: warning: replica 2 is split into 2 + 2 layers"));
+  EXPECT_THAT(megatron.err, HasSubstr("SynerFuse refuses --hetero-pipeline-stages beside"));
   expect_refused(
       hdt_plan({"export", file("plan.toml"), "-c", file("cluster.toml"), "--megatron", "--", "--lr"}),
       "--megatron prints flags only");

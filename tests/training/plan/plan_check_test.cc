@@ -77,6 +77,22 @@ TEST(PlanCheck, LayersAreRecomputedThatThereAreAndByWholeBackwards) {
   EXPECT_EQ(check_replicas(plan).message(), refusal(plan));
 }
 
+TEST(PlanCheck, RecomputedAttentionMustBeInTheProfileAndOfSomeLayer) {
+  Plan plan = example_plan();
+  plan.replicas[1].stages[0].attention_only = true;
+  EXPECT_THAT(refusal(plan), testing::HasSubstr("replica 2.stage 1.recompute_granularity: 'selective' given, "
+                                                "but no layer is recomputed"));
+  EXPECT_EQ(check_replicas(plan).message(), refusal(plan));
+  plan.replicas[1].stages[0].recomputed_layers = 1;
+  EXPECT_TRUE(check_replicas(plan).is_ok());
+  EXPECT_THAT(refusal(plan), testing::HasSubstr("replica 2.stage 1.recompute_granularity: 'selective' given, "
+                                                "but the profile does not know it of device 'fast'"));
+  // The embedding and the head have no attention.
+  Profile profile = example_profile();
+  profile.compute.at({"fast", "block", 1, 1}).recomputed_attention = {.001, 1 << 20};
+  EXPECT_TRUE(check_plan(plan, example_cluster(), example_model(), profile).is_ok());
+}
+
 TEST(PlanCheck, LinksThatAreUsedMustBeKnown) {
   Profile profile = example_profile();
   profile.links.erase({"fast", "slow", false});

@@ -10,45 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/training/data/temporary_folder.h"
+#include "tests/training/plan/small_published_set.h"
 
 namespace hdt::plan {
 namespace {
 
 using nlohmann::json;
 using training::TemporaryFolder;
-
-// Two kinds, three units, one plan of two stages.
-class SmallSet {
- public:
-  SmallSet() {
-    for (const char* device : {"A", "B"}) {
-      for (const char* layer : {"0", "1", "2"}) profiles["m"][device]["2"]["1"][layer] = {.5, .75, .1};
-    }
-    for (const char* layer : {"0", "1", "2"})
-      sizes["m"]["1"][layer] = {{"params_bytes", 100}, {"act_output_bytes", 10}, {"act_mem_bytes", 30}};
-    for (const auto& [from, to, rate] :
-         {std::tuple{"A", "B", 1.0}, {"B", "A", 1.0}, {"A", "A", 9.0}, {"B", "B", 9.0}})
-      links["z"][from]["1"]["z"][to]["1"] = {{0.0, 0.5, rate}, 1e9};
-    plan = {{"zone", "z"}, {"mbs", 2}, {"gbs", 8}, {"real", 6.0}, {"max_mem", 1000}};
-    plan["pipeline_list"] = {{{"layers_per_stage", {{0, 1}, {2, 3}}},
-                              {"tmp_per_stage", {{{{{"A", 1, "z"}}, 1}}, {{{{"B", 1, "z"}}, 1}}}}}};
-    // A stage needs a transformer layer: four units.
-    for (const char* device : {"A", "B"}) profiles["m"][device]["2"]["1"]["3"] = {.5, .75, .1};
-    sizes["m"]["1"]["3"] = sizes["m"]["1"]["2"];
-  }
-
-  Result<std::vector<PublishedSet>> import() const {
-    const TemporaryFolder folder;
-    training::write_all(folder.file("profiles.json"), profiles.dump());
-    training::write_all(folder.file("links.json"), links.dump());
-    training::write_all(folder.file("llm_info.json"), sizes.dump());
-    std::filesystem::create_directory(folder.file("plans-x"));
-    training::write_all(folder.file("plans-x/plan_config_N2.json"), plan.dump());
-    return import_published_sets(folder.path());
-  }
-
-  json profiles, links, sizes, plan;
-};
 
 TEST(PublishedSet, BecomesProfileClusterModelAndPlans) {
   const auto sets = SmallSet().import();
@@ -62,6 +30,8 @@ TEST(PublishedSet, BecomesProfileClusterModelAndPlans) {
   EXPECT_DOUBLE_EQ(cost.forward, .5);
   EXPECT_DOUBLE_EQ(cost.backward(), .75);
   EXPECT_EQ(cost.activation_bytes, 60);
+  // .1 s are the step of an embedding, two layers and a head, 100 bytes each.
+  EXPECT_DOUBLE_EQ(cost.update, .025);
   ASSERT_EQ(set.rows.size(), 1u);
   EXPECT_EQ(set.rows[0].name, "N2");
   EXPECT_EQ(set.rows[0].plan.replicas, (std::vector<Replica>{{2, 4, {{1, "A-1", 1}, {1, "B-1", 1}}}}));
@@ -71,6 +41,18 @@ TEST(PublishedSet, BecomesProfileClusterModelAndPlans) {
   EXPECT_NEAR(set.profile.find_link("A", "B", false)->rate(4 << 20), 2e9, 1);
   EXPECT_NEAR(set.profile.find_link("A", "A", true)->rate(1 << 20), 9e9, 1);
   EXPECT_NEAR(set.profile.find_link("A", "A", false)->rate(1 << 20), 1e9, 1);
+}
+
+TEST(PublishedSet, MessagesTakeTheRateOfOneGpuAndReductionsThatOfAll) {
+  SmallSet set;
+  set.links["z"]["A"]["4"]["z"]["B"]["4"] = {{0.0, 0.5, 3.0}, 1e9};
+  const auto sets = set.import();
+  ASSERT_TRUE(sets.is_ok()) << sets.status().message();
+  const Link& link = *sets.value().front().profile.find_link("A", "B", false);
+  EXPECT_NEAR(link.rate(1 << 20), 1e9, 1);
+  EXPECT_NEAR(link.allreduce_rate(1 << 20), 3e9, 1);
+  // One number of GPUs: one rate for both.
+  EXPECT_TRUE(sets.value().front().profile.find_link("A", "A", true)->allreduce.empty());
 }
 
 TEST(PublishedSet, BrokenOnesAreRefusedWithTheField) {

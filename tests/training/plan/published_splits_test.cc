@@ -59,10 +59,14 @@ TEST(PublishedSplits, HolmesWithThirtyLayers) {
   ASSERT_TRUE(found.is_ok()) << found.status().message();
   EXPECT_LE(found.value().step_seconds, published);
   for (const Replica& replica : found.value().plan.replicas) {
+    // Gradients are summed inside each kind's network, and only activations pass between the two. The model
+    // finds splits that are shorter than the published one by less than a hundredth.
     ASSERT_EQ(replica.stages.size(), 2u);
-    EXPECT_EQ(replica.stages[0].layers, 14);
-    EXPECT_THAT(replica.stages[0].node, ::testing::StartsWith("roce"));
+    EXPECT_EQ(replica.stages[0].node.substr(0, 2),
+              found.value().plan.replicas[0].stages[0].node.substr(0, 2));
+    EXPECT_NE(replica.stages[0].node.substr(0, 2), replica.stages[1].node.substr(0, 2));
   }
+  EXPECT_GT(found.value().step_seconds, .99 * published);
 }
 
 // 26 and 22 of 48.
@@ -74,6 +78,7 @@ TEST(PublishedSplits, HolmesWithFortyEightLayers) {
   EXPECT_THAT(maker.make({8, 4}, {0, 1})->layers, ElementsAre(27, 21));
   SearchOptions options;
   options.global_batch_size = 1536;
+  options.engine = Engine::kAny;
   const auto found = search(holmes.inputs(), options);
   ASSERT_TRUE(found.is_ok()) << found.status().message();
   // The published split is that of the least longest stage; counting messages, another one is faster by the
@@ -103,6 +108,7 @@ TEST(PublishedSplits, AmdAndNvidia) {
 TEST(PublishedSplits, EqualSplitsCostWhatDevicesDiffer) {
   const Example large("768", "140b");
   SearchOptions options;
+  options.engine = Engine::kAny;
   options.global_batch_size = 256;
   const auto equal = search_equal_split(large.inputs(), options);
   ASSERT_TRUE(equal.is_ok()) << equal.status().message();

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tests/training/plan/examples.h"
+#include "tests/training/plan/random_case.h"
 #include "training/plan/predict/predictor.h"
 #include "training/plan/search/equal_split.h"
 
@@ -29,11 +30,15 @@ class Enumeration {
     for (const ScheduleKind schedule : options.schedules) {
       runtime_ = options.runtime;
       runtime_.schedule = schedule;
-      for (const int size : {1, 2}) {
-        if (batch_ % size != 0) continue;
-        size_ = size;
-        std::vector<int> replica_of;
-        assign(replica_of);
+      for (const bool sharded : {false, true}) {
+        if (sharded && !options.shard_optimizer) continue;
+        runtime_.use_distributed_optimizer = sharded;
+        for (const int size : {1, 2}) {
+          if (batch_ % size != 0) continue;
+          size_ = size;
+          std::vector<int> replica_of;
+          assign(replica_of);
+        }
       }
     }
   }
@@ -134,28 +139,14 @@ class Enumeration {
     }
   }
 
-  // The next larger number of layers for each stage that lacks memory, as long as there are any.
-  void play(Plan plan) {
+  void play(const Plan& plan) {
     ++played_;
-    auto prediction = predict(inputs_, plan);
-    ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();
-    for (MemoryExcess excess;
-         (excess = memory_excess(inputs_.cluster, plan, prediction.value())).bytes > 0;) {
-      const training::Position position = plan.layout().position_of(excess.worker);
-      Stage& stage = plan.replicas[position.replica].stages[position.stage];
-      if (!recompute_ || runtime_.schedule == ScheduleKind::kZeroBubble ||
-          stage.recomputed_layers == stage.layers)
-        return;
-      ++stage.recomputed_layers;
-      prediction = predict(inputs_, plan);
-      ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();
-    }
-    best_ = std::min(best_, prediction.value().step_seconds);
+    best_ = std::min(best_, fitted_seconds(inputs_, plan, recompute_));
   }
 
   const PredictionInputs& inputs_;
   const int64_t batch_;
-  const bool recompute_;
+  const RecomputeChoice recompute_;
   Runtime runtime_;
   int size_ = 1;
   std::vector<const Node*> workers_;
@@ -164,88 +155,37 @@ class Enumeration {
   int64_t played_ = 0;
 };
 
-using Names = std::vector<std::string>;
-
-// A random model, profile and cluster.
-struct Case {
-  // Large: eight workers of three kinds and up to twelve layers; one sample, so that they can be enumerated.
-  explicit Case(std::mt19937& random, bool large = false) {
-    const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
-    const auto seconds = [&] { return std::uniform_real_distribution(.001, .03)(random); };
-    model = example_model(large ? any(10, 12) : any(1, 6));
-    const int kinds = large ? 3 : any(1, 3);
-    for (int a = 0; a < kinds; ++a) {
-      const std::string device(1, static_cast<char>('A' + a));
-      for (const LayerKind& kind : model.layers) {
-        const LayerCost one = {seconds(), seconds(), seconds(), seconds(), any(1, 64) << 20};
-        for (const int size : {1, 2}) {
-          // Twice the samples take less than twice the time.
-          const double factor = size == 1 ? 1 : 1.8;
-          profile.compute[{device, kind.name, 1, size}] = {one.forward * factor, one.input_gradient * factor,
-                                                           one.weight_gradient * factor, one.update,
-                                                           one.activation_bytes * size};
-        }
-      }
-      for (int b = 0; b <= a; ++b) {
-        const std::string other(1, static_cast<char>('A' + b));
-        profile.links[{device, other, false}] = {1e-5 * any(0, 100),
-                                                 {{1e5, 1e7 * any(1, 100)}, {1e8, 1e8 * any(1, 10)}}};
-      }
-      profile.links[{device, device, true}] = {0, {{1, 1e9}}};
-    }
-    // With NIC kinds, one kind of device makes two kinds of nodes.
-    const bool nics = kinds == 1;
-    if (nics) {
-      cluster.nics = {{"ib", {"rdma"}, {"*"}}, {"eth", {"tcp"}, {"*"}}};
-      profile.links[{"A", "A", false, "ib"}] = {1e-6, {{1, 1e9 * any(1, 10)}}};
-    }
-    int workers = large ? 8 : any(1, 5);
-    for (int node = 0; workers > 0; ++node) {
-      const int devices = std::min(workers, any(1, 2));
-      const std::string device(1, static_cast<char>('A' + (large ? node % 3 : any(0, kinds - 1))));
-      cluster.nodes.push_back({"n" + std::to_string(node), device, devices, int64_t{any(100, 800)} << 20});
-      if (nics) cluster.nodes.back().nics = any(0, 1) ? Names{"ib", "eth"} : Names{"eth"};
-      workers -= devices;
-    }
-    options.global_batch_size = large ? 1 : any(1, 7);
-    options.runtime.overlap_gradients = any(0, 1);
-    options.recompute = any(0, 1);
-    options.schedules = {ScheduleKind::kOneForwardOneBackward};
-    if (any(0, 3) == 0) options.schedules = {ScheduleKind::kZeroBubble};
-    if (any(0, 3) == 0 && !large)
-      options.schedules = {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubble};
-  }
-
-  Model model;
-  Profile profile;
-  Cluster cluster;
-  SearchOptions options;
-};
-
 // Not under sanitizers: a few of the cases, and none of the large ones, each of which takes a minute there.
-constexpr bool kAllCases = HDT_SEARCH_CASES >= 1000;
+constexpr bool kAllCases = HDT_SEARCH_CASES >= 120;
+constexpr int kCases = HDT_SEARCH_CASES;
 
-TEST(Search, IsAsGoodAsEnumeration) {
+TEST(Search, IsAsGoodAsEnumerationOfNeighbours) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
   int64_t searched = 0;
   int64_t enumerated = 0;
   int fitting = 0;
   int recomputing = 0;
+  int attention_only = 0;
   int zero_bubble = 0;
-  for (int round = 0; round < HDT_SEARCH_CASES; ++round) {
+  int eager = 0;
+  int sharded = 0;
+  for (int round = 0; round < kCases; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", case " << round);
-    const Case made(random, kAllCases && round % 250 == 0);
+    const bool large = kAllCases && round % 60 == 0;
+    const RandomCase made(random, large);
     const PredictionInputs inputs{made.cluster, made.model, made.profile, {}};
     const Enumeration all(inputs, made.options);
     const auto found = search(inputs, made.options);
     enumerated += all.played();
     if (all.best() == std::numeric_limits<double>::infinity()) {
-      EXPECT_FALSE(found.is_ok());
+      // Where no plan of the neighbours' shapes fits, one of another shape may.
+      EXPECT_FALSE(large && found.is_ok());
     } else {
       ASSERT_TRUE(found.is_ok()) << found.status().message();
-      EXPECT_NEAR(found.value().step_seconds, all.best(), 1e-9 * all.best());
-      EXPECT_EQ(found.value().proof, SearchProof::kBest);
+      // Replicas with other micro-batch sizes and orders of devices may be faster.
+      EXPECT_LE(found.value().step_seconds, all.best() * (1 + 1e-9));
+      EXPECT_EQ(found.value().proof, large ? SearchProof::kBestOfNeighbours : SearchProof::kBest);
       // The plan is what it says, and fits.
       const auto prediction = predict(inputs, found.value().plan);
       ASSERT_TRUE(prediction.is_ok());
@@ -256,20 +196,27 @@ TEST(Search, IsAsGoodAsEnumeration) {
       ++fitting;
       const Plan& plan = found.value().plan;
       zero_bubble += plan.runtime.schedule == ScheduleKind::kZeroBubble;
+      eager += plan.runtime.schedule == ScheduleKind::kEager;
+      sharded += plan.runtime.use_distributed_optimizer;
       recomputing += std::ranges::any_of(plan.replicas, [](const Replica& replica) {
         return std::ranges::any_of(replica.stages,
                                    [](const Stage& stage) { return stage.recomputed_layers > 0; });
+      });
+      attention_only += std::ranges::any_of(plan.replicas, [](const Replica& replica) {
+        return std::ranges::any_of(replica.stages, &Stage::attention_only);
       });
     }
     if (testing::Test::HasFailure()) return;
   }
   if (kAllCases) {  // of a few, none may be of a kind
-    EXPECT_GT(fitting, HDT_SEARCH_CASES / 2);
+    EXPECT_GT(fitting, kCases / 2);
     EXPECT_GT(recomputing, 0);
     EXPECT_GT(zero_bubble, 0);
-    EXPECT_LT(searched, enumerated / 3) << "bounds cut too little off";
+    EXPECT_GT(eager, 0);
+    EXPECT_GT(sharded, 0);
   }
-  std::cout << fitting << " cases with a plan, " << recomputing << " of them recompute, " << zero_bubble
+  std::cout << fitting << " cases with a plan, " << recomputing << " of them recompute, " << attention_only
+            << " of these attention only, " << sharded << " shard the optimizer's states, " << zero_bubble
             << " have no bubbles; " << searched << " plans played of " << enumerated << "\n";
 }
 

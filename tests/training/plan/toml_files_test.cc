@@ -44,8 +44,23 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 TEST_F(TomlFiles, ReadBackTheSame) {
   const std::string model = to_toml(example_model());
   EXPECT_EQ(to_toml(read_model(file(model)).value()), model);
+  Model tied = example_model();
+  tied.tied_parameter_bytes = {{1, 6 << 20}, {2, 3 << 20}};
+  tied.optimizer_factor = 3;
+  EXPECT_EQ(to_toml(read_model(file(to_toml(tied))).value()), to_toml(tied));
+  using training::NumberType;
+  for (const training::NumberTypes& types :
+       {training::NumberTypes{NumberType::kBFloat16, NumberType::kFloat32},
+        training::NumberTypes{NumberType::kFloat16, NumberType::kFloat16},
+        training::NumberTypes{NumberType::kFloat64, NumberType::kFloat64}}) {
+    tied.types = types;
+    const Model read_types = read_model(file(to_toml(tied))).value();
+    EXPECT_EQ(read_types.types, types);
+    EXPECT_EQ(read_types.gradient_factor(), types.parameters == NumberType::kBFloat16 ? 2 : 1);
+  }
   Profile profile = example_profile();
   profile.compute.begin()->second.forward = 1.0 / 3;
+  profile.compute.begin()->second.recomputed_attention = {1.0 / 7, 3};
   profile.links.begin()->second.allreduce = {{1e3, 1e8}, {1e6, 5e8}};
   profile.overlap_slowdown = 1.25;
   profile.overlap_slowdowns = {{"fast", 1.5}, {"slow", 1}};
@@ -60,7 +75,10 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
   Plan plan = example_plan();
   plan.replicas[0].stages[0].node = "with \"quotes\" and \\";
-  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000, ReductionKind::kHdt};
+  plan.runtime = {ScheduleKind::kLockstep, 4096, false, 1000, ReductionKind::kHdt, true};
+  plan.replicas[1].stages[0].optimizer_shard_weight = 1.0 / 3;
+  plan.replicas[1].stages[1].recomputed_layers = 2;
+  plan.replicas[1].stages[1].attention_only = true;
   EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
 }
 
@@ -98,14 +116,40 @@ TEST_F(TomlFiles, TimesMustBePositive) {
             "link 1.latency: -1 given, expected at least 0");
 }
 
+TEST_F(TomlFiles, RecomputedAttentionIsWholeOrLeftOut) {
+  const std::string good = to_toml(example_profile());
+  const auto with = [&](const std::string& fields) {
+    const std::string bytes = "activation_bytes = 16777216\n";
+    return reason(read_profile(file(replaced(good, bytes, bytes + fields))));
+  };
+  EXPECT_EQ(with("selective_more_seconds = 0.1\n"),
+            "compute 7.selective_activation_bytes: none given, expected one beside selective_more_seconds");
+  EXPECT_EQ(with("selective_activation_bytes = 1\n"),
+            "compute 7.selective_more_seconds: none given, expected one beside selective_activation_bytes");
+  EXPECT_EQ(
+      with("selective_more_seconds = 0.1\nselective_activation_bytes = 16777217\n"),
+      "compute 7.selective_activation_bytes: 16777217 given, expected at most activation_bytes, 16777216");
+  EXPECT_THAT(with("selective_more_seconds = -1\nselective_activation_bytes = 1\n"),
+              StartsWith("compute 7.selective_more_seconds: "));
+  const std::string plan = to_toml(example_plan());
+  EXPECT_EQ(
+      reason(read_plan(file(replaced(plan, "layers = 3\n", "layers = 3\nrecompute_granularity = 'some'\n")))),
+      "replica 1.stage 1.recompute_granularity: 'some' given, expected full or selective");
+  EXPECT_THAT(
+      reason(read_plan(
+          file(replaced(plan, "layers = 3\n", "layers = 3\nrecompute_granularity = 'selective'\n")))),
+      StartsWith("replica 1.stage 1.recompute_granularity: 'selective' given, but no layer is recomputed"));
+}
+
 TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
   EXPECT_EQ(reason(read_plan(file("colour = 1\n" + to_toml(example_plan())))), "colour: unknown field");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "micro_batches = 4\n", "")))),
             "replica 1.micro_batches: is missing");
-  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "layers = 3", "layers = 0")))),
-            "replica 1.stage 1.layers: 0 given, expected at least 1");
-  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"1f1c\"")))),
-            "schedule: '1f1c' given, expected gpipe, 1f1b, 1f1b-lockstep or zero-bubble");
+  EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "layers = 3", "layers = -1")))),
+            "replica 1.stage 1.layers: -1 given, expected at least 0");
+  EXPECT_EQ(
+      reason(read_plan(file(replaced(to_toml(example_plan()), "\"1f1b\"", "\"1f1c\"")))),
+      "schedule: '1f1c' given, expected gpipe, 1f1b, eager-1f1b, 1f1b-lockstep, zero-bubble or interleaved");
   EXPECT_EQ(reason(read_plan(file(replaced(to_toml(example_plan()), "\"ring\"", "\"tree\"")))),
             "reduction: 'tree' given, expected hdt or ring");
   EXPECT_EQ(
@@ -127,6 +171,20 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
               EndsWith("this layer was given before"));
   EXPECT_EQ(reason(read_model(file(replaced(to_toml(example_model()), "\"head\"", "\"block\"")))),
             "layer.kind: 'block' given twice");
+}
+
+TEST_F(TomlFiles, TypesOfNumbersMustExistAndGoTogether) {
+  const std::string model = to_toml(example_model());
+  const auto reason_of = [&](const std::string& fields) { return reason(read_model(file(fields + model))); };
+  EXPECT_EQ(reason_of("parameter_type = \"fp8\"\n"),
+            "parameter_type: 'fp8' given, expected fp32, bf16, fp16 or fp64");
+  EXPECT_EQ(reason_of("gradient_type = \"bf16\"\n"),
+            "gradient_type: bf16 given, expected fp32 or that of the parameters (fp32)");
+  EXPECT_EQ(reason_of("parameter_type = \"fp64\"\ngradient_type = \"fp32\"\n"),
+            "gradient_type: fp32 given, expected fp64 or that of the parameters (fp64)");
+  // Gradients are of the parameters' type if nothing else is said.
+  EXPECT_EQ(read_model(file("parameter_type = \"fp16\"\n" + model)).value().types.gradients,
+            training::NumberType::kFloat16);
 }
 
 TEST_F(TomlFiles, BandwidthPointsIncrease) {

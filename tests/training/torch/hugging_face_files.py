@@ -7,7 +7,8 @@ import struct
 
 import torch
 
-TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64}
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64,
+         "I32": torch.int32}
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 

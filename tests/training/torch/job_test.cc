@@ -1,7 +1,6 @@
 // job_test.cc: hdt-train over libhdt: four heterogeneous ranks against one process, and wrong usage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -9,7 +8,7 @@
 #include <fstream>
 #include <utility>
 
-#include "tests/training/torch/program.h"
+#include "tests/training/torch/job_fixture.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/predict/predictor.h"
 
@@ -19,45 +18,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Any text will do: the licence is in every checkout.
-const std::string kText = std::string("--text ") + HDT_SOURCE_DIR + "/LICENSE";
-const std::string kModel =
-    " --num-layers 4 --hidden-size 32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 32"
-    " --lr-warmup-iters 5 " +
-    kText;
-// Seconds for one program: many times what it takes on an idle machine.
-constexpr int kTimeLimit = 280;
-const std::string kFiftySteps = " --train-iters 50 --lr 3e-3";
-const std::string kProgram = HDT_TRAIN;
-const std::string kPlanProgram = HDT_PLAN;
-const std::string kFourRanks = "mpirun --oversubscribe --bind-to none -np 4 ";
-const std::string kStages =
-    " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 3 1 1 --hetero-pipeline-stages 2 2 2";
-// The first replica has two chunks of the model on each of its stages, the second one has one.
-const std::string kInterleaved =
-    " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 1 1 1 1 1 --hetero-pipeline-stages 2 3 1"
-    " --schedule interleaved --num-virtual-stages-per-pipeline-rank 2 1";
-
-class JobTest : public ::testing::Test {
+class JobTest : public JobFixture {
  protected:
-  static void SetUpTestSuite() {
-    // A test machine may run everything as root; mpirun wants that confirmed.
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    setenv("OMP_NUM_THREADS", "1", 1);
-  }
-
-  // The command line of four ranks on one node, which host its daemon themselves.
-  static std::string on_one_node(const std::string& arguments) { return kFourRanks + kProgram + arguments; }
-  // Two ranks on each of two nodes, which meet over TCP.
-  static std::string on_two_nodes(const std::string& arguments) {
-    const auto node = [&](const std::string& number) {
-      return "-np 2 -x HDT_NODE_NAME=job-" + std::to_string(getpid()) + "-" + number +
-             " -x HDT_NICS_ADDRESSES=127.0.1." + number + " " + kProgram + arguments;
-    };
-    return "mpirun --oversubscribe --bind-to none " + node("1") + " : " + node("2");
-  }
-
   void expect_equal_losses(const std::string& split, int global_batch,
                            std::string (*place)(const std::string&) = on_one_node,
                            const std::string& stages = kStages) {
@@ -85,7 +47,27 @@ class JobTest : public ::testing::Test {
     EXPECT_LT(of_one.back(), 0.7 * of_one.front());
   }
 
-  ScratchDirectory scratch_;
+  // Four ranks run the plan by the command that hdt-plan export prints; its steps have 12 samples.
+  void expect_exported_plan_equals_one_process(const std::string& text) {
+    const std::string plan = scratch_.path("plan.toml");
+    const std::string cluster = scratch_.path("cluster.toml");
+    std::ofstream(cluster)
+        << "[[node]]\nname = \"localhost\"\ndevice = \"cpu\"\ndevices = 4\nmemory_bytes = 1\n";
+    std::ofstream(plan) << text;
+    std::string model = kModel;
+    model.erase(model.find(" --num-layers 4"), std::string(" --num-layers 4").size());
+    const ProgramResult exported =
+        run_program(kPlanProgram + " export " + plan + " -c " + cluster + " -- " + model + kFiftySteps +
+                        " --loss-log " + scratch_.path("four"),
+                    kTimeLimit);
+    ASSERT_EQ(exported.exit_status, 0) << exported.output;
+    const std::string script = scratch_.path("train.sh");
+    std::ofstream(script) << exported.output;
+    const std::string folder = kProgram.substr(0, kProgram.rfind('/'));
+    const ProgramResult four = run_program("env PATH=" + folder + ":$PATH bash " + script, kTimeLimit);
+    ASSERT_EQ(four.exit_status, 0) << exported.output << four.output;
+    expect_losses_of_one_process(12);
+  }
 };
 
 TEST_F(JobTest, FourHeterogeneousRanksEqualOneProcess) {
@@ -115,56 +97,6 @@ TEST_F(JobTest, InterleavedOverTwoNodesAsWell) {
       12, on_two_nodes, kInterleaved);
 }
 
-// Unequal ranks in bf16 are one process in bf16 and are not far from fp32, also with several chunks of the
-// model. The state that they write is one of fp32, from which a run in fp32 goes on.
-TEST_F(JobTest, InBf16OverTwoNodesAsWell) {
-  const std::string arguments =
-      kModel + " --lr 3e-3" +
-      " --micro-batch-size 2 --num-micro-batches-per-dp 1 4 1 2 --global-batch-size 12 "
-      "--ddp-bucket-size 3000 --use-distributed-optimizer --optimizer-shard-weights 3 2 0 1 --check-weights "
-      "5 "
-      "--save ";
-  const auto losses_of_four = [&](const std::string& stages) {
-    const std::string folder = stages == kStages ? "save" : "save-interleaved";
-    const ProgramResult four = run_program(
-        on_two_nodes(arguments + scratch_.path(folder) + stages +
-                     " --train-iters 20 --bf16 --grad-reduce-in-bf16 --loss-log " + scratch_.path("four")),
-        kTimeLimit);
-    EXPECT_EQ(four.exit_status, 0) << four.output;
-    EXPECT_THAT(four.output, HasSubstr("types: parameters and activations bf16, gradients bf16"));
-    return read_losses(scratch_.path("four"));
-  };
-  const auto losses_of_one = [&](const std::string& type) {
-    const ProgramResult one =
-        run_program(kProgram + kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
-                        scratch_.path("one") + type,
-                    kTimeLimit);
-    EXPECT_EQ(one.exit_status, 0) << one.output;
-    return read_losses(scratch_.path("one"));
-  };
-  const std::vector<double> of_four = losses_of_four(kStages);
-  const std::vector<double> of_chunks = losses_of_four(kInterleaved);
-  ASSERT_EQ(of_four.size(), 20U);
-  ASSERT_EQ(of_chunks.size(), 20U);
-  for (const char* type : {" --bf16 --grad-reduce-in-bf16", " --bf16 --schedule zero-bubble", ""}) {
-    const std::vector<double> of_one = losses_of_one(type);
-    ASSERT_EQ(of_one.size(), 20U) << type;
-    for (size_t step = 0; step < of_one.size(); ++step) {
-      EXPECT_NEAR(of_four[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
-      EXPECT_NEAR(of_chunks[step], of_one[step], 0.01 * of_one[step]) << type << ", step " << step + 1;
-    }
-    EXPECT_LT(of_one.back(), 0.85 * of_one.front());
-  }
-  // The state of the chunks goes on without chunks.
-  const ProgramResult further =
-      run_program(on_one_node(arguments + scratch_.path("further") + kStages + " --train-iters 25 --load " +
-                              scratch_.path("save-interleaved")),
-                  kTimeLimit);
-  ASSERT_EQ(further.exit_status, 0) << further.output;
-  EXPECT_THAT(further.output, HasSubstr("after step 20"));
-  EXPECT_THAT(further.output, HasSubstr("parameters and activations fp32"));
-}
-
 TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
   // A rank that is slowed down computes the same.
   expect_equal_losses(
@@ -175,11 +107,7 @@ TEST_F(JobTest, MicroBatchSizesDifferUnderZeroBubble) {
 }
 
 TEST_F(JobTest, AnExportedPlanRunsAndEqualsOneProcess) {
-  const std::string plan = scratch_.path("plan.toml");
-  const std::string cluster = scratch_.path("cluster.toml");
-  std::ofstream(cluster)
-      << "[[node]]\nname = \"localhost\"\ndevice = \"cpu\"\ndevices = 4\nmemory_bytes = 1\n";
-  std::ofstream(plan) << R"(schedule = "gpipe"
+  expect_exported_plan_equals_one_process(R"(schedule = "gpipe"
 [[replica]]
 micro_batch_size = 2
 micro_batches = 4
@@ -198,25 +126,38 @@ micro_batches = 4
   [[replica.stage]]
   layers = 2
   node = "localhost"
-)";
-  std::string model = kModel;
-  model.erase(model.find(" --num-layers 4"), std::string(" --num-layers 4").size());
-  const ProgramResult exported = run_program(kPlanProgram + " export " + plan + " -c " + cluster + " -- " +
-                                                 model + kFiftySteps + " --loss-log " + scratch_.path("four"),
-                                             kTimeLimit);
-  ASSERT_EQ(exported.exit_status, 0) << exported.output;
-  const std::string script = scratch_.path("train.sh");
-  std::ofstream(script) << exported.output;
-  const std::string folder = kProgram.substr(0, kProgram.rfind('/'));
-  const ProgramResult four = run_program("env PATH=" + folder + ":$PATH bash " + script, kTimeLimit);
-  ASSERT_EQ(four.exit_status, 0) << exported.output << four.output;
-  expect_losses_of_one_process(12);
+)");
+}
+
+// The first replica has two chunks of the model on each stage, and the second one has one.
+TEST_F(JobTest, AnExportedPlanWithChunksEqualsOneProcess) {
+  expect_exported_plan_equals_one_process(R"(schedule = "interleaved"
+[[replica]]
+micro_batch_size = 2
+micro_batches = 4
+  [[replica.stage]]
+  layers = [1, 1]
+  node = "localhost"
+  recompute_layers = 1
+  [[replica.stage]]
+  layers = [1, 1]
+  node = "localhost"
+[[replica]]
+micro_batch_size = 1
+micro_batches = 4
+  [[replica.stage]]
+  layers = 3
+  node = "localhost"
+  [[replica.stage]]
+  layers = 1
+  node = "localhost"
+)");
 }
 
 // One layer of the first stage and both of the second: the plan's numbers, and the bits of the run without.
 TEST_F(JobTest, APlanThatRecomputesEndsInTheSameBits) {
   const std::string plan = scratch_.path("plan.toml");
-  const auto losses = [&](const char* first, const char* second, const std::string& said) {
+  const auto losses = [&](const std::string& first, const std::string& second, const std::string& said) {
     std::ofstream(plan) << "[[replica]]\nmicro_batch_size = 2\nmicro_batches = 4\n"
                            "  [[replica.stage]]\n  layers = 2\n  node = \"here\"\n"
                         << first << "  [[replica.stage]]\n  layers = 2\n  node = \"here\"\n"
@@ -233,6 +174,14 @@ TEST_F(JobTest, APlanThatRecomputesEndsInTheSameBits) {
       losses("  recompute_layers = 1\n", "  recompute_layers = 2\n", "recomputed layers: replica 0: 1 + 2\n");
   EXPECT_EQ(recomputed.size(), 8U);
   EXPECT_EQ(losses("", "", "layout: 2 ranks"), recomputed);
+  const std::string attention = "  recompute_granularity = \"selective\"\n";
+  EXPECT_EQ(losses("  recompute_layers = 1\n" + attention, "  recompute_layers = 2\n" + attention,
+                   "recomputed attention of layers: replica 0: 1 + 2\n"),
+            recomputed);
+  // Each stage has a granularity of its own.
+  EXPECT_EQ(losses("  recompute_layers = 1\n", "  recompute_layers = 2\n" + attention,
+                   "recomputed attention of layers: replica 0: 0 + 2\n"),
+            recomputed);
 }
 
 TEST_F(JobTest, FlagsBesideAPlanAreRefused) {
@@ -330,6 +279,20 @@ TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   ASSERT_TRUE(step.is_ok()) << step.status().message();
   EXPECT_GT(step.value().step_seconds, 0);
   for (const auto& [key, link] : profile.value().links) EXPECT_EQ(link.allreduce.size(), 6U);
+  // Layers alone have attention. Without its probabilities of all heads they keep that much less.
+  for (const auto& [key, cost] : profile.value().compute) {
+    ASSERT_EQ(cost.recomputed_attention.has_value(), key.layer == "layer") << key.layer;
+    if (!cost.recomputed_attention) continue;
+    const int64_t probabilities = int64_t{key.micro_batch_size} * 4 * 32 * 32 * int64_t{sizeof(float)};
+    EXPECT_LE(cost.recomputed_attention->activation_bytes, cost.activation_bytes - probabilities);
+    EXPECT_GT(cost.recomputed_attention->activation_bytes, 0);
+  }
+  split.replicas[0].stages[0].recomputed_layers = 2;
+  split.replicas[0].stages[0].attention_only = true;
+  const auto again = plan::predict({cluster, model.value(), profile.value(), {}}, split);
+  ASSERT_TRUE(again.is_ok()) << again.status().message();
+  EXPECT_GT(again.value().workers[0].compute, step.value().workers[0].compute);
+  EXPECT_LT(again.value().peak_memory_bytes[0], step.value().peak_memory_bytes[0]);
 }
 
 TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {

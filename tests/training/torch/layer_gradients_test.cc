@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "training/torch/documents.h"
 #include "training/torch/model_layers.h"
 #include "training/torch/token_loss.h"
 
@@ -20,7 +21,7 @@ namespace hdt::training::testing {
 namespace {
 
 constexpr int64_t kSamples = 2;
-constexpr double kDistance = 1e-5;
+constexpr double kDistance = 2e-6;
 constexpr double kTolerance = 1e-7;  // of gradients of about 1
 
 ModelShape llama_shape() {
@@ -47,8 +48,8 @@ ModelShape gpt2_shape() {
 // A unit on parameters of its own, and a scalar that its output makes.
 class Unit {
  public:
-  Unit(const ModelShape& shape, int unit)
-      : shape_(shape), unit_(unit), layers_(make_layers(shape, at::kDouble)) {
+  Unit(const ModelShape& shape, int unit, UnitContext context = {})
+      : shape_(shape), unit_(unit), context_(std::move(context)), layers_(make_layers(shape, at::kDouble)) {
     for (const ParameterShape& each : layers_->parameters(unit)) {
       at::Tensor parameter = at::randn(each.sizes, at::kDouble);
       parameter.set_requires_grad(true);
@@ -95,14 +96,15 @@ class Unit {
     if (unit_ == 0) {
       const at::Tensor tokens =
           at::arange(kSamples * shape_.sequence_length, at::kLong).remainder(shape_.vocab_size);
-      return layers_->embedding(parameters_, tokens.view({kSamples, shape_.sequence_length}), 0);
+      return layers_->embedding(parameters_, tokens.view({kSamples, shape_.sequence_length}), context_);
     }
-    if (unit_ <= shape_.num_layers) return layers_->layer(parameters_, gradients_, input_, nullptr);
+    if (unit_ <= shape_.num_layers) return layers_->layer(parameters_, gradients_, input_, context_);
     return linear(layers_->final_norm(parameters_, input_), {parameters_[0]}, gradients_);
   }
 
   ModelShape shape_;
   int unit_;
+  UnitContext context_;
   std::unique_ptr<ModelLayers> layers_;
   WeightGradients gradients_;
   Parameters parameters_;
@@ -113,6 +115,24 @@ class Unit {
 TEST(LayerGradientsTest, AreThoseOfFiniteDifferences) {
   for (const ModelShape& shape : {llama_shape(), gpt2_shape()}) {
     for (int unit = 0; unit < shape.num_layers + 2; ++unit) Unit(shape, unit).check();
+  }
+}
+
+// Two documents in each sample, dropout, and attention that is recomputed.
+TEST(LayerGradientsTest, AreThoseOfFiniteDifferencesWithDocumentsAndDropout) {
+  for (const ModelShape& shape : {llama_shape(), gpt2_shape()}) {
+    const at::Tensor tokens =
+        at::arange(kSamples * shape.sequence_length, at::kLong).remainder(3).view({kSamples, -1});
+    for (int unit = 0; unit <= shape.num_layers; ++unit) {
+      for (const bool recompute : {false, true}) {
+        UnitContext context;
+        context.positions = document_positions(tokens, 1);
+        context.mask = document_mask(context.positions, at::kDouble);
+        context.dropout = Dropout({0.3, 0.2, 7}, unit, 5, 11, kSamples);
+        context.recompute_attention = recompute;
+        Unit(shape, unit, context).check();
+      }
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "base/run_main.h"
@@ -27,9 +28,9 @@ int print_logits(const std::string& folder, const std::vector<int64_t>& tokens) 
   shape.sequence_length = static_cast<int64_t>(tokens.size());
   const UnitRange units{0, shape.num_layers + 2};
   const auto stage = make_torch_stage(shape, units);
-  std::vector<std::vector<float>> parameters(units.size());
-  std::vector<std::vector<float>> gradients(units.size());
-  for (int unit = 0; unit < units.end; ++unit) {
+  std::map<int, std::vector<float>> parameters;
+  std::map<int, std::vector<float>> gradients;
+  for (int unit = stage->has_tied_unit() ? kTiedUnit : 0; unit < units.end; ++unit) {
     parameters[unit].resize(elements_of(stage->tensors(unit)));
     gradients[unit].resize(parameters[unit].size());
     stage->bind(unit, parameters[unit], gradients[unit]);

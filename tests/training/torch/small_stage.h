@@ -24,8 +24,8 @@ inline ModelShape small_shape() {
 
 // A stage on memory of its own.
 struct Stage {
-  Stage(const ModelShape& shape, UnitRange units, uint64_t seed, int recomputed_layers = 0)
-      : compute(make_torch_stage(shape, units, recomputed_layers)) {
+  Stage(const ModelShape& shape, UnitRange units, uint64_t seed, const TorchStageOptions& options = {})
+      : compute(make_torch_stage(shape, units, options)) {
     for (int unit = units.first; unit < units.end; ++unit) {
       parameters.emplace_back(elements_of(compute->tensors(unit)));
       gradients.emplace_back(elements_of(compute->tensors(unit)));

@@ -48,9 +48,26 @@ TEST(TorchStageTest, TensorsHaveTheirNamesAndShapesInHuggingFacesLlama) {
 TEST(TorchStageTest, StartsNearTheLogarithmOfTheVocabulary) {
   const ModelShape shape = small_shape();
   Stage stage(shape, {0, 6}, 1);
-  const LossSum loss = stage.compute->forward(0, samples(shape, 4), {}, {});
+  const LossSum loss = stage.compute->forward(0, {.samples = samples(shape, 4)}, {}, {});
   EXPECT_EQ(loss.tokens, 4 * shape.sequence_length);
   EXPECT_NEAR(loss.loss / loss.tokens, std::log(29.0), 0.1);
+}
+
+// Each unit's parameters are NaN until the stage asks for them.
+TEST(TorchStageTest, NoUnitIsUsedBeforeItsParametersHaveCome) {
+  const ModelShape shape = small_shape();
+  const std::vector<int64_t> tokens = samples(shape, 2);
+  Stage stage(shape, {0, 6}, 1);
+  const double expected = stage.compute->forward(0, {.samples = tokens}, {}, {}).loss;
+  const std::vector<std::vector<float>> parameters = stage.parameters;
+  for (auto& unit : stage.parameters) std::ranges::fill(unit, std::nanf(""));
+  int next = 0;
+  const auto come = [&](int unit) {
+    EXPECT_EQ(unit, next++);
+    std::ranges::copy(parameters[unit], stage.parameters[unit].begin());
+  };
+  EXPECT_EQ(stage.compute->forward(0, {.samples = tokens, .unit_needed = come}, {}, {}).loss, expected);
+  EXPECT_EQ(next, 6);
 }
 
 TEST(TorchStageTest, GradientIsTheDerivativeOfTheLoss) {
@@ -61,7 +78,7 @@ TEST(TorchStageTest, GradientIsTheDerivativeOfTheLoss) {
     for (float& value : unit) value *= 3;
   }
   const std::vector<int64_t> tokens = samples(shape, 2);
-  stage.compute->forward(0, tokens, {}, {});
+  stage.compute->forward(0, {.samples = tokens}, {}, {});
   stage.compute->backward(0, {}, {}, [](int) {});
   for (int unit = 0; unit < 6; ++unit) {
     // Along the gradient itself the loss changes by the gradient's norm.
@@ -75,7 +92,7 @@ TEST(TorchStageTest, GradientIsTheDerivativeOfTheLoss) {
       for (size_t i = 0; i < origin.size(); ++i) {
         stage.parameters[unit][i] = static_cast<float>(origin[i] + along * gradient[i] / norm);
       }
-      return stage.compute->forward(0, tokens, {}, {}).loss;
+      return stage.compute->forward(0, {.samples = tokens}, {}, {}).loss;
     };
     const double slope = (loss_at(distance) - loss_at(-distance)) / (2 * distance);
     stage.parameters[unit] = origin;
@@ -90,7 +107,7 @@ TEST(TorchStageTest, GradientsAddUpAndUnitsFinishLastFirst) {
   std::vector<int> order;
   const auto pass = [&] {
     order.clear();
-    stage.compute->forward(0, tokens, {}, {});
+    stage.compute->forward(0, {.samples = tokens}, {}, {});
     stage.compute->backward(0, {}, {}, [&](int unit) { order.push_back(unit); });
   };
   pass();
@@ -113,14 +130,15 @@ TEST(TorchStageTest, GradientsInBf16AreThoseInFp32ToRounding) {
     const auto pass = [&](StageCompute& compute) {
       LossSum loss;
       for (int i = 0; i < 2; ++i) {
-        loss = compute.forward(0, tokens, {}, {});
+        loss = compute.forward(0, {.samples = tokens}, {}, {});
         compute.backward(0, {}, {}, [](int) {});
       }
       return loss;
     };
     for (const NumberType type : {NumberType::kBFloat16, NumberType::kFloat32}) {
       Stage whole(shape, {0, 6}, 1);
-      const auto compute = make_torch_stage(shape, {0, 6}, 1, NumberType::kBFloat16);
+      const auto compute =
+          make_torch_stage(shape, {0, 6}, {.recomputed_layers = 1, .type = NumberType::kBFloat16});
       std::vector<std::vector<BFloat16>> parameters;
       std::vector<std::vector<std::byte>> gradients;
       const auto gradients_of = [&](int unit) {
@@ -189,7 +207,7 @@ TEST(TorchStageTest, ABackwardInTwoPartsMakesTheSameBits) {
         output_gradient.push_back(gradient);
         made.input.emplace_back(activation.size());
         std::vector<float> output(gradient.size());
-        stage.compute->forward(slot, tokens[slot], input[slot], output);
+        stage.compute->forward(slot, {.samples = tokens[slot]}, input[slot], output);
       }
       if (!split) {
         for (int slot = 0; slot < 2; ++slot)
@@ -222,11 +240,11 @@ void expect_pieces_are_the_whole(bool masked) {
   const auto half = static_cast<std::ptrdiff_t>(tokens.size() / 2);
   Stage pieces(shape, {0, 3}, 1);
   Stage parts(shape, {0, 3}, 1);
-  const LossSum loss = pieces.compute->forward(0, tokens, {}, {});
+  const LossSum loss = pieces.compute->forward(0, {.samples = tokens}, {}, {});
   pieces.compute->backward(0, {}, {}, [](int) {});
   double expected = 0;
   for (const std::span<const int64_t> part : {std::span(tokens).first(half), std::span(tokens).last(half)}) {
-    expected += parts.compute->forward(0, part, {}, {}).loss;
+    expected += parts.compute->forward(0, {.samples = part}, {}, {}).loss;
     parts.compute->backward(0, {}, {}, [](int) {});
   }
   EXPECT_NEAR(loss.loss, expected, 1e-6 * expected);
@@ -248,7 +266,7 @@ void expect_pieces_are_the_whole(bool masked) {
   }
   // In two parts: the same bits.
   Stage split(shape, {0, 3}, 1);
-  split.compute->forward(0, tokens, {}, {});
+  split.compute->forward(0, {.samples = tokens}, {}, {});
   split.compute->backward_input(0, {}, {});
   split.compute->backward_weights(0, [](int) {});
   EXPECT_EQ(split.gradients, pieces.gradients);
@@ -264,9 +282,9 @@ TEST(TorchStageTest, TokensDoNotSeeTheFuture) {
   const auto hidden = static_cast<size_t>(shape.hidden_size);
   std::vector<float> before(stage.compute->activation_elements(4, shape.sequence_length)),
       after(before.size());
-  stage.compute->forward(0, tokens, {}, before);
+  stage.compute->forward(0, {.samples = tokens}, {}, before);
   tokens[10] = (tokens[10] + 1) % shape.vocab_size;
-  stage.compute->forward(0, tokens, {}, after);
+  stage.compute->forward(0, {.samples = tokens}, {}, after);
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + 10 * hidden, after.begin()));
   EXPECT_FALSE(std::equal(before.begin() + 10 * hidden, before.end(), after.begin() + 10 * hidden));
 }
@@ -283,7 +301,7 @@ TEST(TorchStageTest, InferenceAgreesWithTraining) {
     for (const float logit : logits) total += std::exp(double{logit});
     loss += std::log(total) - logits[tokens[seen]];
   }
-  EXPECT_NEAR(stage.compute->forward(0, tokens, {}, {}).loss, loss, 1e-4 * loss);
+  EXPECT_NEAR(stage.compute->forward(0, {.samples = tokens}, {}, {}).loss, loss, 1e-4 * loss);
 }
 
 TEST(TorchStageTest, StartValuesDependOnSeedAndUnitOnly) {
@@ -296,8 +314,9 @@ TEST(TorchStageTest, StartValuesDependOnSeedAndUnitOnly) {
   EXPECT_NE(Stage(shape, {2, 4}, 10).parameters[0], part.parameters[0]);
 }
 
-std::vector<StepResult> train_torch(const Layout& layout, int64_t steps) {
-  const ModelShape shape = small_shape();
+std::vector<StepResult> train_torch(const Layout& layout, int64_t steps,
+                                    const ModelShape& shape = small_shape(),
+                                    NumberType type = NumberType::kFloat32) {
   ThreadWorld world(layout);
   std::vector<StepResult> results;
   TrainerOptions options;
@@ -305,7 +324,7 @@ std::vector<StepResult> train_torch(const Layout& layout, int64_t steps) {
   options.learning_rate = {.peak = 3e-3, .minimum = 3e-4, .warmup_steps = 5, .total_steps = steps};
   options.bucket_elements = 10000;
   run_ranks(layout.world_size(), [&](int rank) {
-    const auto compute = make_torch_stage(shape, layout.units_of(layout.position_of(rank)));
+    const auto compute = make_torch_stage(shape, layout.units_of(layout.position_of(rank)), {.type = type});
     const auto messenger = world.messenger(rank);
     auto trainer = make_trainer(layout, shape.vocab_size, *compute, *messenger, options);
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
@@ -321,14 +340,42 @@ std::vector<StepResult> train_torch(const Layout& layout, int64_t steps) {
 TEST(TorchStageTest, HeterogeneousRunEqualsOneProcess) {
   set_torch_threads(1);
   const std::vector<StepResult> one = train_torch(Layout(4, {{{4}, 16, 1}}, RankOrder::kTpDpPp), 50);
-  const std::vector<StepResult> four =
-      train_torch(Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp), 50);
   ASSERT_EQ(one.size(), 50U);
-  ASSERT_EQ(four.size(), 50U);
-  for (size_t step = 0; step < one.size(); ++step) {
-    EXPECT_NEAR(four[step].loss, one[step].loss, 1e-5 * one[step].loss) << "step " << step;
+  // The second one has stages with the embedding or the head alone.
+  for (const Layout& layout : {Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp),
+                               Layout(4, {{{0, 4, 0}, 3, 4}, {{4, 0}, 2, 2}}, RankOrder::kTpPpDp)}) {
+    const std::vector<StepResult> unequal = train_torch(layout, 50);
+    ASSERT_EQ(unequal.size(), 50U);
+    for (size_t step = 0; step < one.size(); ++step) {
+      EXPECT_NEAR(unequal[step].loss, one[step].loss, 1e-5 * one[step].loss) << "step " << step;
+    }
   }
   EXPECT_LT(one.back().loss, 0.8 * one.front().loss);
+}
+
+// The matrix of embedding and head is on the first stage and on the last one.
+TEST(TorchStageTest, ATiedHeadOnTwoStagesTrainsAsOnOne) {
+  set_torch_threads(1);
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2}) {
+    ModelShape shape = small_shape();
+    shape.family = family;
+    shape.tied_head = true;
+    for (const NumberType type : {NumberType::kFloat32, NumberType::kBFloat16}) {
+      const double tolerance = type == NumberType::kFloat32 ? 1e-5 : 5e-3;
+      const auto one =
+          train_torch(Layout(4, {{{4}, 16, 1}}, RankOrder::kTpDpPp).with_tied_unit(), 12, shape, type);
+      const auto four = train_torch(
+          Layout(4, {{{3, 1}, 3, 4}, {{2, 2}, 2, 2}}, RankOrder::kTpPpDp).with_tied_unit(), 12, shape, type);
+      ASSERT_EQ(one.size(), 12U);
+      ASSERT_EQ(four.size(), 12U);
+      for (size_t step = 0; step < one.size(); ++step) {
+        EXPECT_NEAR(four[step].loss, one[step].loss, tolerance * one[step].loss) << "step " << step;
+        EXPECT_NEAR(four[step].gradient_norm, one[step].gradient_norm,
+                    10 * tolerance * one[step].gradient_norm);
+      }
+      EXPECT_LT(one.back().loss, 0.97 * one.front().loss);
+    }
+  }
 }
 
 }  // namespace

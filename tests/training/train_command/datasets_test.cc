@@ -91,5 +91,27 @@ TEST_F(TrainDatasets, TheLossAfterTheEndOfADocumentDoesNotCount) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
 }
 
+// Stages in the middle find the borders of documents, too.
+TEST_F(TrainDatasets, DocumentsAreApartOnEveryLayout) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < 800; ++i) tokens.push_back(i % 5 == 4 ? 256 : i % 7);
+  write_dataset(set("a"), ElementType::kUint16, tokens);
+  const auto losses = [&](const std::string& flags, const std::string& launcher = "") {
+    const ProgramResult run = train(
+        " --num-layers 3 --data-path " + set("a") + " --loss-log " + scratch_.path("log") + flags, launcher);
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    const std::vector<double> found = read_losses(scratch_.path("log"));
+    EXPECT_EQ(found.size(), 5U);
+    return found;
+  };
+  const std::string reset = " --reset-position-ids --reset-attention-mask";
+  const std::vector<double> one = losses(reset + " --micro-batch-size 6");
+  EXPECT_NE(losses(" --micro-batch-size 6"), one);
+  EXPECT_NE(losses(" --reset-position-ids --micro-batch-size 6"), one);
+  const std::vector<double> three = losses(
+      reset + " --micro-batch-size 2 --pipeline-model-parallel-size 3 --global-batch-size 6", ranks(3));
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(three.at(i), one.at(i), 1e-5 * one[i]) << "step " << i;
+}
+
 }  // namespace
 }  // namespace hdt::training::testing

@@ -1,4 +1,5 @@
 // flags_test.cc: numbers that are none, and flags that are given twice.
+#include <regex>
 #include <utility>
 
 #include "tests/training/train_command/small_run.h"
@@ -32,9 +33,9 @@ TEST(TrainFlags, WhatIsNoFiniteNumberIsRefusedByFlagAndValue) {
                  "--hidden-size: '064' given; expected a whole number");
   expect_refused(train(kText + " --seed -1"), 2, "--seed: '-1' given; expected a whole number of at least 0");
   expect_refused(train(kText + " --slow-down 1 nan"), 2, "--slow-down: factor nan given");
-  expect_refused(
-      train(kText + " --schedule 1F1B"), 2,
-      "--schedule: '1F1B' given, expected gpipe, 1f1b, 1f1b-lockstep or zero-bubble, or interleaved");
+  expect_refused(train(kText + " --schedule 1F1B"), 2,
+                 "--schedule: '1F1B' given, expected gpipe, 1f1b, eager-1f1b, 1f1b-lockstep, zero-bubble or "
+                 "interleaved");
   expect_refused(train(kText + " --micro-batch-size 1 --schedule interleaved"), 2,
                  "--schedule interleaved: every stage has one chunk of the model, expected several: give "
                  "--num-virtual-stages-per-pipeline-rank 2, or use --schedule 1f1b");
@@ -59,7 +60,11 @@ TEST(TrainFlags, RecomputationThatTheEngineDoesNotHaveIsRefused) {
       {" --recompute-num-layers 1",
        "--recompute-num-layers: expected --recompute-granularity full, found none"},
       {" --recompute-method block", "--recompute-method: expected --recompute-granularity full, found none"},
-      {" --recompute-granularity selective", "--recompute-granularity: 'selective' given, expected full"},
+      {" --recompute-granularity some", "--recompute-granularity: 'some' given, expected full or selective"},
+      {" --recompute-granularity selective --recompute-method uniform",
+       "--recompute-method: expected none with --recompute-granularity selective"},
+      {" --recompute-granularity selective --recompute-num-layers 1",
+       "--recompute-num-layers: expected none with --recompute-granularity selective"},
       {full, "--recompute-method: none given, expected block or uniform"},
       {full + " --recompute-method some", "--recompute-method: 'some' given, expected block or uniform"},
       {full + " --recompute-method block", "--recompute-num-layers: none given, expected the layers"},
@@ -68,6 +73,34 @@ TEST(TrainFlags, RecomputationThatTheEngineDoesNotHaveIsRefused) {
       {full + " --recompute-method block --recompute-num-layers 0",
        "--recompute-num-layers: '0' given; expected a whole number from 1"}};
   for (const auto& [flags, reason] : wrong) expect_refused(train(kText + flags), 2, reason);
+}
+
+TEST(TrainFlags, DropoutIsAProbabilityBelowOne) {
+  for (const char* flag : {"--attention-dropout", "--hidden-dropout"}) {
+    for (const char* value : {"1", "-0.1", "nan"})
+      expect_refused(train(kText + " " + flag + " " + value), 2,
+                     std::string(flag) + ": '" + value + "' given; expected a number from 0 to 0.99");
+  }
+}
+
+// Recomputed or not, and on one rank or two: the losses with dropout are the same, and others than without.
+TEST(TrainFlags, DropoutAndRecomputedAttentionChangeNoLayout) {
+  const ScratchDirectory scratch;
+  const auto losses = [&](const std::string& name, const std::string& flags,
+                          const std::string& launcher = "") {
+    const ProgramResult run = train(kText + " --loss-log " + scratch.path(name) + flags, launcher);
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    return read_losses(scratch.path(name));
+  };
+  const std::string dropout = " --attention-dropout 0.2 --hidden-dropout 0.1";
+  const std::vector<double> one = losses("one", dropout + " --micro-batch-size 6");
+  EXPECT_EQ(losses("again", dropout + " --micro-batch-size 6 --recompute-granularity selective"), one);
+  EXPECT_NE(losses("none", " --micro-batch-size 6"), one);
+  const std::vector<double> two =
+      losses("two", dropout + " --micro-batch-size 2 --pipeline-model-parallel-size 2 --global-batch-size 6",
+             ranks(2));
+  ASSERT_EQ(two.size(), one.size());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(two[i], one[i], 1e-5 * one[i]) << "step " << i;
 }
 
 TEST(TrainFlags, RecomputationIsOfEachStageAndUniformOfEveryLayer) {
@@ -81,6 +114,8 @@ TEST(TrainFlags, RecomputationIsOfEachStageAndUniformOfEveryLayer) {
   EXPECT_EQ(stages.exit_status, 0) << stages.output;
   EXPECT_THAT(stages.output, HasSubstr("recomputed layers: replica 0: 1 + 1\n"));
   EXPECT_THAT(train(kText + " --micro-batch-size 1").output, Not(HasSubstr("recomputed")));
+  EXPECT_THAT(train(kText + " --micro-batch-size 1 --recompute-granularity selective").output,
+              HasSubstr("recomputed attention of layers: replica 0: 2\n"));
 }
 
 TEST(TrainFlags, OfTwoTheLastCounts) {
@@ -104,6 +139,21 @@ TEST(TrainFlags, OfTwoTheLastCounts) {
                                      ranks(2));
   EXPECT_EQ(stages.exit_status, 0) << stages.output;
   EXPECT_THAT(stages.output, HasSubstr("replica 1: 2 layers"));
+}
+
+TEST(TrainFlags, MegatronsLayoutStringIsTheSplitOfEveryReplica) {
+  const ProgramResult run = train(kText +
+                                      " --micro-batch-size 1 --pipeline-model-parallel-size 2"
+                                      " --pipeline-model-parallel-layout 'Et|tL'",
+                                  ranks(4));
+  EXPECT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("replica 0: 1 + 1 layers"), HasSubstr("replica 1: 1 + 1 layers")));
+  expect_refused(train(kText + " --micro-batch-size 1 --pipeline-model-parallel-layout 'Et||tL'"), 2,
+                 "--pipeline-model-parallel-layout: stage 2 of 3 holds nothing");
+  const ProgramResult alone =
+      train(kText + " --micro-batch-size 1 --pipeline-model-parallel-layout 'Ett|L'", ranks(2));
+  EXPECT_EQ(alone.exit_status, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("replica 0: 2 + 0 layers"));
 }
 
 TEST(TrainFlags, DivergenceIsCalledSoWithStepAndRank) {
@@ -135,17 +185,24 @@ TEST(TrainFlags, WhatChangesNothingIsTakenFromScriptsOfMegatron) {
       run.output,
       AllOf(HasSubstr("without effect: "), HasSubstr("--use-flash-attn (it changes how fast Megatron is)"),
             HasSubstr("--distributed-backend (hdt-train communicates by HDT)"),
+            HasSubstr("--min-loss-scale (it belongs to --fp16 without --loss-scale)"),
             HasSubstr("--num-query-groups (as in Megatron, without --group-query-attention)")));
   EXPECT_THAT(run.output, Not(HasSubstr("--init-method-std")));
 }
 
 TEST(TrainFlags, WhatMegatronHasAndHdtTrainDoesNotIsRefusedFlagByFlag) {
   expect_refused(
-      train(kText + " --fp16 --num-experts 8 --init-method-std 0.01 --rampup-batch-size 1 2 3"), 2,
-      "hdt-train does not have what Megatron has by --init-method-std 0.01 (only 0.02); --fp16 (there is "
-      "no fp16); --num-experts (there are no mixtures of experts); --rampup-batch-size (a step's "
+      train(kText + " --fp8-format hybrid --num-experts 8 --init-method-std 0.01 --rampup-batch-size 1 2 3"),
+      2,
+      "hdt-train does not have what Megatron has by --init-method-std 0.01 (only 0.02); --fp8-format (there "
+      "is no fp8); --num-experts (there are no mixtures of experts); --rampup-batch-size (a step's "
       "samples are fixed)");
   expect_refused(train(kText + " --grad-reduce-in-bf16"), 2, "--grad-reduce-in-bf16: expected --bf16");
+  expect_refused(train(kText + " --fp64 --bf16"), 2, "--bf16 excludes --fp64");
+  expect_refused(train(kText + " --fp64 --fp16"), 2, "--fp16 excludes --fp64");
+  expect_refused(train(kText + " --fp16 --initial-loss-scale 2 --min-loss-scale 4"), 2,
+                 "--initial-loss-scale 2: expected at least --min-loss-scale 4");
+  expect_refused(train(kText + " --fp16 --loss-scale 0"), 2, "--loss-scale");
   expect_refused(train(kText + " --lr-warmup-fraction .1 --lr-warmup-iters 1"), 2, "exclude each other");
   expect_refused(train(kText + " --lr-decay-iters 3 --lr-warmup-iters 4"), 2,
                  "--lr-warmup-iters 4: expected at most --lr-decay-iters 3");
@@ -159,6 +216,32 @@ TEST(TrainFlags, AModelThatIsTooLargeForTheNodeIsRefusedBeforeItTakesMemory) {
   const ProgramResult run = train(kText + large);
   EXPECT_EQ(run.exit_status, 1) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("the ranks of this node need "), HasSubstr("GiB are missing")));
+}
+
+// Keys and values of the whole context, of all layers of the first replica only, in the type that computes.
+TEST(TrainFlags, KeysAndValuesOfAGeneratedTextAreAmongWhatANodeNeeds) {
+  const std::string large =
+      " --num-layers 400 --hidden-size 16384 --ffn-hidden-size 65536 --num-attention-heads 128 --seq-length "
+      "8192";
+  const auto needed = [&](const std::string& flags, const std::string& launcher = "") {
+    const ProgramResult run = train(kText + large + flags, launcher);
+    EXPECT_EQ(run.exit_status, 1) << run.output;
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(run.output, found, std::regex(R"(need ([\d.]+) GiB)"))) << run.output;
+    EXPECT_EQ(run.output.find("for the keys and values") != std::string::npos,
+              flags.find("--sample-tokens") != std::string::npos)
+        << run.output;
+    return found.empty() ? 0.0 : std::stod(found[1]);
+  };
+  // 2 x 8192 tokens x 16384 x 4 bytes a layer.
+  EXPECT_NEAR(needed(" --sample-tokens 1") - needed(""), 400.0, .02);
+  EXPECT_NEAR(needed(" --fp64 --sample-tokens 1") - needed(" --fp64"), 800.0, .02);
+  const std::string grouped = " --group-query-attention --num-query-groups 16";
+  EXPECT_NEAR(needed(grouped + " --sample-tokens 1") - needed(grouped), 50.0, .02);
+  EXPECT_NEAR(needed(" --sample-tokens 1", ranks(2)) - needed("", ranks(2)), 400.0, .04);
+  EXPECT_THAT(train(kText + large + " --sample-tokens 1").output,
+              AllOf(HasSubstr("and, 400.00 GiB of it, for the keys and values of a generated text"),
+                    HasSubstr("generate no text (--sample-tokens 0)")));
 }
 
 }  // namespace

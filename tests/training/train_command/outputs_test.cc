@@ -113,7 +113,7 @@ TEST_F(TrainOutputs, LoseNothingWhenTheRunIsKilled) {
   const std::string text = text_of(log);
   ASSERT_FALSE(text.empty());
   EXPECT_EQ(text.back(), '\n') << "a line was cut";
-  // As many steps among the events: four scalars each, of which one needs two steps.
+  // As many steps among the events.
   const size_t steps = read_losses(log).size();
   const std::string events = text_of(fs::directory_iterator(file("events"))->path());
   size_t losses = 0;

@@ -9,87 +9,13 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import struct
-import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
-BUILD = os.path.abspath(sys.argv.pop(1))
-TRAIN = os.path.join(BUILD, "bin", "hdt-train")
-ROOT = os.path.dirname(os.path.dirname(BUILD))
-TEXT = os.path.join(ROOT, "LICENSE")
+from train_job import ALIKE, LAYOUTS, PLACES_OF_FOUR, SEED, SHARDED, TEXT, TrainCase, losses
+
 KILLS = int(os.environ.get("HDT_TEST_KILLS", "4"))
-SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(10 ** 9)))
-# The bound of a wait, far above what a busy machine needs.
-RUN_S = 120
-
-MODEL = ["--text", TEXT, "--num-layers", "4", "--hidden-size", "32", "--num-attention-heads", "4",
-         "--ffn-hidden-size", "64", "--seq-length", "32", "--global-batch-size", "12", "--lr", "1e-3",
-         "--lr-warmup-iters", "2", "--log-interval", "1"]
-# Ranks, and flags. Each makes 12 samples a step.
-LAYOUTS = {
-    "one": (1, ["--micro-batch-size", "12"]),
-    "pipeline": (2, ["--pipeline-model-parallel-size", "2", "--micro-batch-size", "4"]),
-    "uneven": (3, ["--use-tp-pp-dp-mapping", "--hetero-pipeline-stages", "1", "4",
-                   "--hetero-pipeline-stages", "2", "1", "3", "--micro-batch-size", "2",
-                   "--num-micro-batches-per-dp", "1", "2", "1", "4"]),
-    "four": (4, ["--use-tp-pp-dp-mapping", "--hetero-pipeline-stages", "1", "3", "1", "1",
-                 "--hetero-pipeline-stages", "2", "2", "2", "--micro-batch-size", "2",
-                 "--num-micro-batches-per-dp", "1", "4", "1", "2"]),
-}
-SHARDED = ["--use-distributed-optimizer"]
-# Replica and stage of each rank of "four".
-PLACES_OF_FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Job:
-    """The ranks of one run, started without a launcher, which would end the others when one is killed."""
-
-    def __init__(self, folder, layout, arguments, prepare=None):
-        size, flags = LAYOUTS[layout]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("HDT_", "OMPI_", "SLURM_"))}
-        environment.update(HDT_SIZE=str(size), HDT_RENDEZVOUS=f"127.0.0.1:{free_port()}", OMP_NUM_THREADS="1",
-                           HDT_LOG_LEVEL="error", XDG_RUNTIME_DIR=folder)
-        self.files = [tempfile.TemporaryFile(mode="w+", errors="replace") for _ in range(size)]
-        self.ranks = [
-            subprocess.Popen([TRAIN, *MODEL, *flags, *map(str, arguments)],
-                             env=dict(environment, HDT_RANK=str(rank)), stdout=self.files[rank],
-                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, preexec_fn=prepare)
-            for rank in range(size)]
-
-    def end(self):
-        """Ends what a failed test has left running."""
-        for rank in self.ranks:
-            if rank.poll() is None:
-                rank.kill()
-                rank.wait()
-
-    def output(self, rank):
-        self.files[rank].seek(0)
-        return self.files[rank].read()
-
-    def wait(self):
-        """Exit codes and outputs, by rank."""
-        deadline = time.monotonic() + RUN_S
-        try:
-            codes = [rank.wait(max(0.1, deadline - time.monotonic())) for rank in self.ranks]
-        except subprocess.TimeoutExpired:
-            self.end()
-            outputs = map(self.output, range(len(self.ranks)))
-            raise AssertionError("not ended:\n" + "\n".join(outputs)) from None
-        outputs = [self.output(rank) for rank in range(len(self.ranks))]
-        for file in self.files:
-            file.close()
-        return codes, outputs
 
 
 def change_a_norm(process):
@@ -112,61 +38,7 @@ def change_a_norm(process):
     return False
 
 
-def losses(path):
-    """The loss of each step; where a step was repeated, the last one counts."""
-    with open(path, encoding="utf-8") as file:
-        return {line["step"]: line["loss"] for line in map(json.loads, file)}
-
-
-class Resume(unittest.TestCase):
-    def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory(prefix="hdt-resume-")
-        self.addCleanup(self.scratch.cleanup)
-        self.save = self.path("checkpoints")
-
-    def path(self, name):
-        return os.path.join(self.scratch.name, name)
-
-    def start(self, layout, arguments, prepare=None):
-        job = Job(self.scratch.name, layout, arguments, prepare)
-        self.addCleanup(job.end)
-        return job
-
-    def run_whole(self, layout, *arguments, code=0):
-        codes, outputs = self.start(layout, arguments).wait()
-        self.assertEqual(codes, [code] * len(codes), "\n".join(outputs))
-        return "".join(outputs)
-
-    def undisturbed(self, steps):
-        log = self.path(f"undisturbed-{steps}")
-        if not os.path.exists(log):
-            self.run_whole("one", "--train-iters", steps, "--loss-log", log)
-        return losses(log)
-
-    def expect_losses(self, log, steps):
-        expected, found = self.undisturbed(steps), losses(log)
-        self.assertEqual(sorted(found), list(range(1, steps + 1)))
-        for step, loss in expected.items():
-            self.assertLess(abs(found[step] - loss), 2e-5 * loss, f"step {step}")
-        self.assertLess(found[steps], found[1] - 0.05)  # it did learn, so there was something to compare
-
-    def wait_for(self, condition, job):
-        deadline = time.monotonic() + RUN_S
-        while not condition():
-            self.assertTrue(all(rank.poll() is None for rank in job.ranks), "ended early:\n" + job.output(0))
-            self.assertLess(time.monotonic(), deadline, job.output(0))
-            time.sleep(0.001)
-
-    @staticmethod
-    def steps_in(log):
-        if not os.path.exists(log):
-            return 0
-        with open(log, encoding="utf-8") as file:
-            return sum(line.endswith("\n") for line in file)
-
-    def checkpoints(self):
-        return sorted(name for name in os.listdir(self.save) if name.startswith("iter_"))
-
+class Resume(TrainCase):
     def test_goes_on_on_any_layout_with_the_same_losses(self):
         for first, second in (("four", "one"), ("one", "uneven"), ("uneven", "four"),
                               ("pipeline", "pipeline")):
@@ -242,15 +114,13 @@ class Resume(unittest.TestCase):
         for step in range(1, done + 20):
             self.assertLess(abs(found[step] - expected[step]), 2e-5 * expected[step], f"step {step}")
 
-    def test_killed_at_random_moments(self):
+    def run_and_kill(self, kills, layouts, log, flags):
+        """Starts the run on one of the layouts after the other, and kills it each time; then runs it to its
+        end. Every second time it is killed while a checkpoint is being written."""
         print(f"HDT_TEST_SEED={SEED}", flush=True)
         chance = random.Random(SEED)
-        log, steps = self.path("log"), 14 * KILLS + 10
-        flags = ["--train-iters", steps, "--save", self.save, "--save-interval", 2, "--keep-checkpoints", 2,
-                 "--load", self.save, "--loss-log", log]
-        for kill in range(KILLS):
-            layout = chance.choice(sorted(LAYOUTS))
-            job = self.start(layout, flags + chance.choice(([], SHARDED)))
+        for kill in range(kills):
+            job = self.start(chance.choice(layouts), flags + chance.choice(([], SHARDED)))
             target = self.steps_in(log) + chance.randint(1, 6)
             self.wait_for(lambda: self.steps_in(log) >= target, job)
             if kill % 2:  # while a checkpoint is being written
@@ -264,9 +134,26 @@ class Resume(unittest.TestCase):
             for rank, code in enumerate(codes):
                 self.assertEqual(code, -signal.SIGKILL if job.ranks[rank] in victims else 1, outputs[rank])
         self.run_whole("four", *flags)
-        self.assertEqual(self.checkpoints(), [f"iter_{step:07}" for step in (steps - 2, steps)])
         self.assertEqual([name for name in os.listdir(self.save) if name.startswith(".iter")], [])
+
+    def test_killed_at_random_moments(self):
+        log, steps = self.path("log"), 14 * KILLS + 10
+        self.run_and_kill(KILLS, sorted(LAYOUTS), log, [
+            "--train-iters", steps, "--save", self.save, "--save-interval", 2, "--keep-checkpoints", 2,
+            "--load", self.save, "--loss-log", log])
+        self.assertEqual(self.checkpoints(), [f"iter_{step:07}" for step in (steps - 2, steps)])
         self.expect_losses(log, steps)
+
+    def test_killed_in_fp64_and_resumed_with_the_same_bits(self):
+        kills = (KILLS + 1) // 2
+        log, whole, steps = self.path("log"), self.path("undisturbed"), 14 * kills + 10
+        common = ["--train-iters", steps, "--fp64"]
+        self.run_and_kill(kills, ALIKE, log, common + [
+            "--save", self.save, "--save-interval", 2, "--keep-checkpoints", 2, "--load", self.save,
+            "--loss-log", log])
+        self.run_whole("whole", *common, "--loss-log", whole)
+        self.assertEqual(losses(log), losses(whole))
+        self.assertEqual(sorted(losses(log)), list(range(1, steps + 1)))
 
     def test_a_lost_rank_is_named_with_its_place_and_the_newest_checkpoint(self):
         log = self.path("log")
@@ -315,6 +202,31 @@ class Resume(unittest.TestCase):
         # All ranks know; one says it.
         codes, outputs = self.start("four", ["--load", self.save, "--seed", 5]).wait()
         self.assertEqual((codes, "".join(outputs).count("--seed 1234")), ([2] * 4, 1))
+
+    def test_settings_that_have_changed_are_reported_and_used(self):
+        self.run_whole("one", "--train-iters", 2, "--lr-decay-iters", 9, "--save", self.save)
+        again = ["--load", self.save, "--train-iters", 3]
+        self.assertNotIn("run had", self.run_whole("four", *again, "--lr-decay-iters", 9))
+        log = self.path("log")
+        output = self.run_whole("four", *again, "--lr", "2e-3", "--lr-decay-style", "constant",
+                                "--weight-decay", "0.25", "--loss-log", log)
+        for line in ("--lr 0.002: the checkpoint's run had 0.001; from step 3 on it is 0.002",
+                     "--min-lr 0.0002: the checkpoint's run had 0.0001; ",  # a tenth of --lr
+                     "--lr-decay-style constant: the checkpoint's run had cosine; ",
+                     "--lr-decay-iters 3: the checkpoint's run had 9; ",
+                     "--weight-decay 0.25: the checkpoint's run had 0.1; "):
+            self.assertEqual(output.count("hdt-train: warning: " + line), 1, output)
+        self.assertEqual(output.count("run had"), 5, output)
+        with open(log, encoding="utf-8") as lines:
+            self.assertEqual([json.loads(line)["learning_rate"] for line in lines], [0.002])
+        # A checkpoint of a version that wrote no settings is gone on from without a word.
+        path = os.path.join(self.save, "iter_0000002", "training_state.json")
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+        del state["settings"]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(state, file)
+        self.assertNotIn("run had", self.run_whole("one", *again, "--lr", "2e-3"))
 
     def test_without_a_checkpoint_it_starts_anew_or_ends(self):
         nowhere = self.path("nowhere")

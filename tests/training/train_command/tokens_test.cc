@@ -102,5 +102,26 @@ TEST_F(TrainTokens, OfOneRankEndAllRanks) {
                                           "own message has the reason")));
 }
 
+#ifdef HDT_SPM_TRAIN
+// hdt-data encodes for hdt-train: the text, the prompt and what is generated.
+TEST_F(TrainTokens, ASentencePieceModelOfAnotherProcess) {
+  const std::string model = scratch_.path("m");
+  const ProgramResult trained =
+      run_program(std::string(HDT_SPM_TRAIN) + " --input=" + HDT_SOURCE_DIR +
+                      "/LICENSE --model_prefix=" + model + " --vocab_size=300 --minloglevel=2",
+                  kTimeLimit);
+  ASSERT_EQ(trained.exit_status, 0) << trained.output;
+  for (const char* type : {"SentencePieceTokenizer", "Llama2Tokenizer"}) {
+    const ProgramResult run = train(kText + " --tokenizer-type " + type + " --tokenizer-model " + model +
+                                    ".model --micro-batch-size 2 --sample-tokens 5 --sample-prompt License");
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    EXPECT_THAT(run.output, AllOf(HasSubstr("vocabulary 300"), HasSubstr("License")));
+  }
+  expect_refused(
+      train(kText + " --tokenizer-type Llama2Tokenizer --tokenizer-model " + HDT_SOURCE_DIR + "/LICENSE"), 2,
+      "/LICENSE: no SentencePiece model");
+}
+#endif
+
 }  // namespace
 }  // namespace hdt::training::testing

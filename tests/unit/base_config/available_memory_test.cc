@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "temporary_file.h"
 
 namespace hdt {
@@ -44,6 +46,16 @@ TEST(AvailableMemory, TheFirstVersionOfCgroupsIsKnown) {
   const std::string self = "9:name=systemd:/job\n4:memory:/job\n2:cpuacct:/\n0::/\n";
   EXPECT_EQ(available_memory_bytes(kMachine, self, mount.path()), 4096 - 1024 + 24);
   EXPECT_EQ(available_memory_bytes(kMachine, "4:cpu,memory:/job/inner\n", mount.path()), 4096 - 1024 + 24);
+}
+
+// Memory that is given back stays in it.
+TEST(PeakMemory, CountsWhatWasTouched) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const int64_t before = peak_memory_bytes().value_or(0);
+  EXPECT_GT(before, 0);
+  { const std::vector<char> touched(kBytes, 1); }
+  EXPECT_GE(peak_memory_bytes().value_or(0), static_cast<int64_t>(kBytes));
+  EXPECT_GE(peak_memory_bytes().value_or(0), before);
 }
 
 TEST(AvailableMemory, IsKnownOnThisMachine) { EXPECT_GT(available_memory_bytes().value_or(0), 0); }

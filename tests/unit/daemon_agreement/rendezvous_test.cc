@@ -284,6 +284,14 @@ TEST(RendezvousTest, AtAnAddressAGroupWaitsForAFurtherProcess) {
   for (const auto& reply : replies) EXPECT_EQ(outcome_of(reply).code, Code::kMismatch);
 }
 
+// The missing ranks are logged then.
+TEST(RendezvousTest, LooksEveryTenSecondsForRanksThatAreMissing) {
+  Rendezvous rendezvous;
+  rendezvous.on_join(10, join_at_address(2, 0, 1, 500'000));
+  ASSERT_TRUE(rendezvous.next_time().has_value());
+  EXPECT_LE(rendezvous.next_time()->remaining_ns(), 10 * kNsPerSecond);
+}
+
 TEST(RendezvousTest, ASecretIsDrawnForEveryGroup) {
   Rendezvous rendezvous;
   std::vector<GroupKey> secrets;

@@ -44,6 +44,7 @@ ROOMS = {
         ["api"],
     ],
     "training": [
+        ["numbers"],
         ["checkpoint", "data", "engine"],
         ["plan", "torch", "api"],
     ],
@@ -52,6 +53,7 @@ ROOMS = {
         ["predict"],
         ["search", "validate"],
         ["output"],
+        ["convert"],
         [""],
     ],
     "daemon": [
@@ -109,6 +111,9 @@ RAW_STRING = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 CPP = re.compile(r"\.(h|hpp|cc|c)$")
 # Other files whose lines are limited, besides scripts, which are known by their first line.
 NARROW = re.compile(r"(\.(py|sh|cmake|service|conf|supp)|(^|/)(CMakeLists\.txt|CMakePresets\.json))$")
+# Pages, but for those that programs print. Not prose: code, in a fence or indented, and rows of a table.
+PAGE = re.compile(r"^(?!docs/reference/).*\.md$")
+NO_PROSE = re.compile(r"^```.*?^```|^    [^\n]*|^\|[^\n]*", re.DOTALL | re.MULTILINE)
 URL = re.compile(r"https?://\S{60,}")
 SOURCE = re.compile(r"\.(h|hpp|cc|c|py)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
@@ -199,9 +204,12 @@ def comment_violations(path, text):
 
 
 def length_violations(path, text):
-    """No line is wider than MAX_COLUMNS, but for raw strings of C++ and addresses that cannot be broken."""
+    """No line is wider than MAX_COLUMNS, but for raw strings of C++, addresses that cannot be broken, and
+    tables and code in pages."""
     if CPP.search(path):
         text = RAW_STRING.sub(lambda raw: '""' + "\n" * raw.group(0).count("\n"), text)
+    if PAGE.search(path):
+        text = NO_PROSE.sub(lambda part: "\n" * part.group(0).count("\n"), text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_COLUMNS and not URL.search(line):
             yield f"{path}:{number}: {len(line)} columns; expected at most {MAX_COLUMNS}"
@@ -240,7 +248,7 @@ def check(root):
             violations.append(f"{path}: {lines} lines; expected fewer than {MAX_LINES}")
         if source:
             violations += comment_violations(path, text)
-        if CPP.search(path) or NARROW.search(path) or is_script(path, text):
+        if CPP.search(path) or NARROW.search(path) or PAGE.search(path) or is_script(path, text):
             violations += length_violations(path, text)
         if CPP.search(path):
             violations += include_violations(path, text)

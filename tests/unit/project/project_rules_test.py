@@ -76,6 +76,15 @@ class Rules(unittest.TestCase):
         self.assert_allowed("tests/a.py", "# a.py: see https://example.org/" + 100 * "a" + "\n")
         self.assert_allowed("tests/fuzz/corpus/x/seed", 200 * "a" + "\n")
 
+    def test_width_of_pages(self):
+        wide = 55 * "a " + "b"
+        self.assert_refused("docs/a.md", f"# A\n\n{wide}\n", "a.md:3: 111 columns")
+        self.assert_refused("README.md", f"```sh\n{wide}\n```\n{wide}\n", "README.md:4: 111 columns")
+        self.assert_refused("docs/design/a.md", f"- a\n  {wide}\n", "a.md:2: 113 columns")
+        for text in (f"```sh\n{wide}\n```\n", f"    {wide}\n", f"| {wide} |\n"):
+            self.assert_allowed("docs/a.md", text)
+        self.assert_allowed("docs/reference/a.md", f"{wide}\n")
+
     def test_configuration(self):
         keys = '{"a", "b", HDT_FIELD(List<std::string>, a.b), 1}, {"c", "d", HDT_FIELD(int64_t, c.d), 2},\n'
         describes = ("base/config.cc", "config.c.d;\n")

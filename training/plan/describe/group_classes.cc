@@ -138,19 +138,23 @@ Result<Uses> class_uses(const Plan& plan, const Cluster& cluster) {
     Talks dp(cluster, uses["dp"]);
     // The sets of nodes whose pairs have been added.
     std::set<std::set<const Node*>> done;
-    for (const Ring& ring : rings_of(plan)) {
+    // A tied matrix is not known here; its owners are the first and the last stages.
+    for (const Ring& ring : rings_of(plan, false)) {
       std::set<const Node*> members;
-      for (size_t r = 0; r < plan.replicas.size(); ++r)
-        members.insert(dp.node(plan.replicas[r].stages[ring.stages[r]]));
+      for (const auto& [replica, stage] : ring.members)
+        members.insert(dp.node(plan.replicas[replica].stages[stage]));
       if (done.insert(members).second) HDT_RETURN_IF_ERROR(dp.add_all(members));
     }
   }
-  // Activations and gradients of activations: neighbouring stages of a replica.
+  // Activations and gradients of activations: neighbouring stages of a replica, and where stages have several
+  // chunks also the last and the first one.
   for (const Replica& replica : plan.replicas) {
     if (replica.stages.size() < 2) continue;
     Talks pp(cluster, uses["pp"]);
     for (size_t s = 1; s < replica.stages.size(); ++s)
       HDT_RETURN_IF_ERROR(pp.add(pp.node(replica.stages[s - 1]), pp.node(replica.stages[s])));
+    if (replica.chunks() > 1)
+      HDT_RETURN_IF_ERROR(pp.add(pp.node(replica.stages.back()), pp.node(replica.stages.front())));
   }
   // A stage is on one node, so "tp" exists if a stage has several devices, but it uses no NIC.
   for (const Replica& replica : plan.replicas) {

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -15,6 +17,7 @@
 #include <unordered_map>
 
 #include "training/engine/schedules.h"
+#include "training/engine/shards.h"
 #include "training/plan/describe/group_classes.h"
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/refuse.h"
@@ -40,9 +43,26 @@ Status check_stage(const std::string& field, const Stage& stage, const Replica& 
   return Status::ok();
 }
 
+// Where the stage's attention is computed again, the profile must know what that takes.
+Status check_attention(const std::string& field, const Stage& stage, const Replica& replica,
+                       const std::string& device, const Model& model, const Profile& profile) {
+  if (!stage.attention_only ||
+      has_recomputed_attention(profile, model, device, stage.tensor_parallel, replica.micro_batch_size))
+    return Status::ok();
+  return refuse(field + ".recompute_granularity",
+                fmt::format("'selective' given, but the profile does not know it of device '{}' with "
+                            "tensor_parallel {} and micro_batch_size {}: expected "
+                            "selective_more_seconds and selective_activation_bytes of all layers "
+                            "(hdt-train --profile measures them), or 'full'",
+                            device, stage.tensor_parallel, replica.micro_batch_size));
+}
+
 // A plan that recomputes needs a whole backward: in two parts the second part needs a layer's activations as
 // well, and the predictor does not model how long they stay.
 Status check_recomputation(const std::string& field, const Stage& stage, const Runtime& runtime) {
+  if (stage.recomputed_layers == 0 && stage.attention_only)
+    return refuse(field + ".recompute_granularity",
+                  "'selective' given, but no layer is recomputed: expected recompute_layers of at least 1");
   if (stage.recomputed_layers == 0) return Status::ok();
   if (stage.recomputed_layers < 0 || stage.recomputed_layers > stage.layers)
     return refuse(field + ".recompute_layers", fmt::format("{} given, expected 0 to {}, the stage's layers",
@@ -53,6 +73,87 @@ Status check_recomputation(const std::string& field, const Stage& stage, const R
         fmt::format("{} given; with schedule '{}' the second part of a backward needs activations, too",
                     stage.recomputed_layers, schedule_name(runtime.schedule)));
   return Status::ok();
+}
+
+// The chunks of a replica by themselves, and with its schedule and counts. The engine's rules
+// (training::check_chunks()) in the words of a plan's file.
+Status check_replica_chunks(const std::string& where, const Replica& replica, const Runtime& runtime) {
+  const auto stages = static_cast<int>(replica.stages.size());
+  const int chunks = replica.chunks();
+  for (int s = 0; s < stages; ++s) {
+    const Stage& stage = replica.stages[static_cast<size_t>(s)];
+    const std::string field = fmt::format("{}.stage {}.layers", where, s + 1);
+    if (stage.chunks() != chunks)
+      return refuse(field,
+                    fmt::format("{} chunks of the model given, stage 1 has {}: expected as many on each "
+                                "stage of a replica",
+                                stage.chunks(), chunks));
+    int64_t layers = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      // The first one has the embedding, the last one the head.
+      const bool is_end = (s == 0 && chunk == 0) || (s == stages - 1 && chunk == chunks - 1);
+      const int least = is_end && stages * chunks > 1 ? 0 : 1;
+      if (stage.layers_of(chunk) < least)
+        return refuse(field, fmt::format("{} given for chunk {}, expected at least {}",
+                                         stage.layers_of(chunk), chunk + 1, least));
+      layers += stage.layers_of(chunk);
+    }
+    if (layers != stage.layers)
+      return refuse(field, fmt::format("the chunks' sum to {}, expected {}", layers, stage.layers));
+  }
+  if (chunks > 1 && runtime.schedule != ScheduleKind::kInterleaved)
+    return refuse(where + ".stage 1.layers",
+                  fmt::format("{} chunks given, schedule '{}' is for one: expected schedule 'interleaved'",
+                              chunks, schedule_name(runtime.schedule)));
+  if (chunks > 1 && stages < 2)
+    return refuse(where + ".stage", fmt::format("1 given with {} chunks, expected at least 2", chunks));
+  if (chunks > 1 && replica.micro_batches % stages != 0)
+    return refuse(where + ".micro_batches",
+                  fmt::format("{} given, expected a multiple of the {} stages, as these have several chunks: "
+                              "{} left over",
+                              replica.micro_batches, stages, replica.micro_batches % stages));
+  // The lists count each micro-batch in each chunk, in an int.
+  if (int64_t{chunks} * replica.micro_batches > std::numeric_limits<int>::max())
+    return refuse(where + ".micro_batches",
+                  fmt::format("{} given with {} chunks on each stage, expected at most {}",
+                              replica.micro_batches, chunks, std::numeric_limits<int>::max() / chunks));
+  return training::check_chunks(runtime.schedule, stages, replica.micro_batches, chunks);
+}
+
+// Replicas with one chunk each run 1F1B under either name. A plan that names chunks and has none is a slip.
+Status check_interleaved(const Plan& plan) {
+  if (plan.runtime.schedule != ScheduleKind::kInterleaved) return Status::ok();
+  if (std::ranges::any_of(plan.replicas, [](const Replica& replica) { return replica.chunks() > 1; }))
+    return Status::ok();
+  return refuse("schedule",
+                "'interleaved' given, but every stage has one chunk of the model: expected several, as in "
+                "layers = [2, 2], or schedule '1f1b'");
+}
+
+// The engine's rules (training::check_shard_options()) in the words of a plan's file.
+Status check_shard_weights(const Plan& plan) {
+  bool all_alike = true;
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const double weight = plan.replicas[r].stages[s].optimizer_shard_weight;
+      if (weight == 1) continue;
+      all_alike = false;
+      const std::string field = fmt::format("replica {}.stage {}.optimizer_shard_weight", r + 1, s + 1);
+      if (!plan.runtime.use_distributed_optimizer)
+        return refuse(field, fmt::format("{} given; optimizer states are whole, expected "
+                                         "use_distributed_optimizer = true",
+                                         weight));
+      if (!std::isfinite(weight) || weight < 0)
+        return refuse(field, fmt::format("{} given, expected a finite number of at least 0", weight));
+    }
+  }
+  if (all_alike) return Status::ok();
+  training::ShardOptions shards{true, {}};
+  for (const Replica& replica : plan.replicas) {
+    for (const Stage& stage : replica.stages) shards.weights.push_back(stage.optimizer_shard_weight);
+  }
+  const Status fits = training::check_shard_options(plan.layout(), shards);
+  return fits.is_ok() ? fits : refuse("optimizer_shard_weight", fits.message());
 }
 
 // All other checks may use the first replica and its first stage.
@@ -171,14 +272,22 @@ int64_t Plan::global_batch_size() const {
   return samples;
 }
 
+int Stage::recomputed_of(int chunk) const {
+  int before = 0;
+  for (int earlier = 0; earlier < chunk; ++earlier) before += layers_of(earlier);
+  return std::clamp(recomputed_layers - before, 0, layers_of(chunk));
+}
+
 training::Layout Plan::layout() const {
   // All replicas have the same sum of layers (check_replicas), so that of the first one holds.
   std::vector<training::Replica> shapes;
   int num_layers = 0;
   for (const Stage& stage : replicas.front().stages) num_layers += stage.layers;
   for (const Replica& replica : replicas) {
-    shapes.push_back({{}, replica.micro_batch_size, replica.micro_batches});
-    for (const Stage& stage : replica.stages) shapes.back().stage_layers.push_back(stage.layers);
+    shapes.push_back({{}, replica.micro_batch_size, replica.micro_batches, replica.chunks()});
+    for (int chunk = 0; chunk < replica.chunks(); ++chunk) {
+      for (const Stage& stage : replica.stages) shapes.back().stage_layers.push_back(stage.layers_of(chunk));
+    }
   }
   return {num_layers, std::move(shapes), training::RankOrder::kTpPpDp};
 }
@@ -195,13 +304,16 @@ Status check_replicas(const Plan& plan) {
       HDT_RETURN_IF_ERROR(
           check_recomputation(fmt::format("replica {}.stage {}", r + 1, s + 1), stage, plan.runtime));
     }
+    HDT_RETURN_IF_ERROR(
+        check_replica_chunks(fmt::format("replica {}", r + 1), plan.replicas[r], plan.runtime));
     if (r == 0) expected = layers;
     if (layers != expected)
       return refuse(fmt::format("replica {}.stage.layers", r + 1),
                     fmt::format("sum to {}, those of replica 1 to {}: replicas are copies of one model",
                                 layers, expected));
   }
-  return Status::ok();
+  HDT_RETURN_IF_ERROR(check_shard_weights(plan));
+  return check_interleaved(plan);
 }
 
 Status check_nodes(const Plan& plan, const Cluster& cluster) {
@@ -234,6 +346,7 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const Replica& replica = plan.replicas[r];
     const std::string where = fmt::format("replica {}", r + 1);
+    HDT_RETURN_IF_ERROR(check_replica_chunks(where, replica, plan.runtime));
     int layers = 0;
     for (size_t s = 0; s < replica.stages.size(); ++s) {
       const Stage& stage = replica.stages[s];
@@ -244,6 +357,7 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       if (profiled.emplace(device, stage.tensor_parallel, replica.micro_batch_size).second)
         HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, device, model, profile));
       HDT_RETURN_IF_ERROR(check_recomputation(field, stage, plan.runtime));
+      HDT_RETURN_IF_ERROR(check_attention(field, stage, replica, device, model, profile));
       HDT_RETURN_IF_ERROR(devices.take(field + ".node", replica.stages, s));
       layers += stage.layers;
     }
@@ -251,6 +365,8 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       return refuse(where + ".stage.layers", fmt::format("sum to {}, expected the {} of model '{}'", layers,
                                                          model.num_layers(), model.name));
   }
+  HDT_RETURN_IF_ERROR(check_shard_weights(plan));
+  HDT_RETURN_IF_ERROR(check_interleaved(plan));
   if (const auto missing = find_missing_link(plan, cluster, devices, profile))
     return refuse(missing->field, missing->reason);
   return check_classes(plan, cluster);

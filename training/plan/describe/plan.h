@@ -19,22 +19,46 @@
 
 namespace hdt::plan {
 
-// A tensor-parallel group on one node that holds consecutive units. It is one worker of the plan.
+// What a stage computes again of its recomputed layers, whole layers or attention: the values of
+// recompute_granularity in a plan's file, and of Megatron's flag.
+inline constexpr const char* kFullGranularity = "full";
+inline constexpr const char* kSelectiveGranularity = "selective";
+
+// A tensor-parallel group on one node that holds one range of units, or several (model chunks, for
+// interleaved 1F1B). It is one worker of the plan.
 struct Stage {
-  // Transformer layers. The first stage of a replica has the embedding in addition, the last one the
-  // head.
+  // Transformer layers, those of all its chunks. The first stage of a replica has the embedding in addition,
+  // in its first chunk, the last one the head, in its last chunk.
   int layers = 1;
   // A name of the cluster's.
   std::string node;
   // The number of devices of the node that the stage takes.
   int tensor_parallel = 1;
-  // The first `recomputed_layers` of its layers keep their input instead of their activations, and run
-  // their forward again before their backward (recomputation.h).
+  // The first `recomputed_layers` of its layers are computed again for their backward (recomputation.h): they
+  // keep their input instead of their activations, and run their forward again; or, where `attention_only`
+  // is set, they lack what attention makes of queries, keys and values, and compute that again.
   int recomputed_layers = 0;
+  // Where the stage has several chunks: the layers of each, first chunk first. They sum to `layers`. Empty
+  // where one chunk has all layers. Chunk c of stage s follows chunk c of stage s - 1 in the model, and
+  // that of the first stage follows chunk c - 1 of the last one (training/engine/layout.h).
+  std::vector<int> chunk_layers = {};
+  // With sharded optimizer states (Runtime): how much of the states of its units the stage keeps, in
+  // proportion to their other owners. 0: nothing.
+  double optimizer_shard_weight = 1;
+  // Only where layers are recomputed.
+  bool attention_only = false;
   bool operator==(const Stage&) const = default;
+
+  int chunks() const { return chunk_layers.empty() ? 1 : static_cast<int>(chunk_layers.size()); }
+  int layers_of(int chunk) const {
+    return chunk_layers.empty() ? layers : chunk_layers[static_cast<size_t>(chunk)];
+  }
+  // The layers of a chunk that are recomputed, its first ones.
+  int recomputed_of(int chunk) const;
 };
 
-// One copy of the model. Replicas may differ in everything but the number of layers.
+// One copy of the model. Replicas may differ in everything but the number of layers. All stages of one have
+// the same number of chunks.
 struct Replica {
   // Samples of one micro-batch.
   int micro_batch_size = 1;
@@ -42,6 +66,9 @@ struct Replica {
   int micro_batches = 1;
   std::vector<Stage> stages;
   bool operator==(const Replica&) const = default;
+
+  // The chunks of each stage. There must be a stage.
+  int chunks() const { return stages.front().chunks(); }
 };
 
 // The order in which a stage does its forwards and backwards (training/engine/schedules.h).
@@ -71,6 +98,10 @@ struct Runtime {
   // 25 MiB is also the default of PyTorch's DDP.
   int64_t bucket_bytes = int64_t{25} << 20;
   ReductionKind reduction = ReductionKind::kRing;
+  // True: each owner of a unit keeps the optimizer's states of its own shard only and updates that (ZeRO-1;
+  // training/engine/shards.h). Gradients are reduced by a reduce-scatter, and an allgather brings the
+  // parameters under the first forward of the next step.
+  bool use_distributed_optimizer = false;
   bool operator==(const Runtime&) const = default;
 };
 
@@ -91,7 +122,8 @@ struct Plan {
 };
 
 // kConfig if there are no replicas, a replica has no stages, replicas have different numbers of layers,
-// or recomputation does not fit a stage or the schedule. Needs no other file.
+// chunks do not fit a replica or the schedule, or recomputation or weights of shards do not. Needs no other
+// file.
 Status check_replicas(const Plan& plan);
 // kConfig if a stage is on a node that the cluster does not have, the stages need more devices than a
 // node has, or the classes cannot carry the plan.

@@ -59,14 +59,21 @@ std::string plan_text(const Plan& plan, const Cluster& cluster) {
   for (const Replica& replica : plan.replicas) {
     std::vector<std::string> stages;
     for (const Stage& stage : replica.stages) {
-      stages.push_back(fmt::format("{} {}", stage.layers, stage_kind(stage, kinds)));
+      const std::string layers = stage.chunk_layers.empty()
+                                     ? fmt::format("{}", stage.layers)
+                                     : fmt::format("{}", fmt::join(stage.chunk_layers, "+"));
+      stages.push_back(fmt::format("{} {}", layers, stage_kind(stage, kinds)));
       if (stage.recomputed_layers > 0)
-        stages.back() += fmt::format(" ({} recomputed)", stage.recomputed_layers);
+        stages.back() += fmt::format(" ({} recomputed{})", stage.recomputed_layers,
+                                     stage.attention_only ? ", attention only" : "");
+      if (stage.optimizer_shard_weight != 1)
+        stages.back() += fmt::format(" (shards of weight {})", stage.optimizer_shard_weight);
     }
     replicas.push_back(fmt::format("({}) of {} x {}", fmt::join(stages, ", "), replica.micro_batches,
                                    replica.micro_batch_size));
   }
-  return runs(replicas, " x ", " + ");
+  return runs(replicas, " x ", " + ") +
+         (plan.runtime.use_distributed_optimizer ? ", optimizer states sharded" : "");
 }
 
 }  // namespace hdt::plan

@@ -13,7 +13,7 @@ namespace hdt::plan {
 // same text, whatever their splits are. The search counts on that to tell shapes apart.
 std::string shape_text(const Plan& plan, const Cluster& cluster);
 // The same with the layers of each stage, and with micro-batches x micro-batch size: "8 x (17 h200, 15
-// mi325x) of 16 x 1".
+// mi325x) of 16 x 1". "9+8 h200" are the layers of a stage's chunks.
 std::string plan_text(const Plan& plan, const Cluster& cluster);
 
 }  // namespace hdt::plan

@@ -67,9 +67,18 @@ std::vector<int> Profile::micro_batch_sizes(const std::string& device, const std
   for (auto entry = compute.lower_bound({device, layer, tensor_parallel, 0});
        entry != compute.end() && entry->first.device == device && entry->first.layer == layer &&
        entry->first.tensor_parallel == tensor_parallel;
-       ++entry)
-    sizes.push_back(entry->first.micro_batch_size);
+       ++entry) {
+    if (!entry->second.derived) sizes.push_back(entry->first.micro_batch_size);
+  }
   return sizes;
+}
+
+bool has_recomputed_attention(const Profile& profile, const Model& model, const std::string& device,
+                              int tensor_parallel, int micro_batch_size) {
+  return std::all_of(model.layers.begin() + 1, model.layers.end() - 1, [&](const LayerKind& kind) {
+    const LayerCost* const cost = profile.find({device, kind.name, tensor_parallel, micro_batch_size});
+    return cost && cost->recomputed_attention;
+  });
 }
 
 Status check_profile(const Profile& profile, const Model& model) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,17 @@ struct ComputeKey {
   auto operator<=>(const ComputeKey&) const = default;
 };
 
+// What changes for a layer whose attention is computed again for its backward (recompute_granularity
+// "selective").
+struct RecomputedAttention {
+  // Seconds that its forward and its backward take more, together.
+  double more_seconds = 0;
+  // Memory that is kept from the forward to the backward, at most LayerCost::activation_bytes. While its
+  // backward runs, a layer has all of these.
+  int64_t activation_bytes = 0;
+  bool operator==(const RecomputedAttention&) const = default;
+};
+
 // The cost of one unit for one micro-batch, on one device of a tensor-parallel group.
 struct LayerCost {
   // Seconds.
@@ -39,6 +51,10 @@ struct LayerCost {
   double update = 0;
   // Memory that is kept from the forward to the backward.
   int64_t activation_bytes = 0;
+  // No value: it was not measured, or the unit has no attention.
+  std::optional<RecomputedAttention> recomputed_attention = {};
+  // Computed from other micro-batch sizes (micro_batch_sizes.h), not measured.
+  bool derived = false;
 
   // 1F1B computes both gradients at once.
   double backward() const { return input_gradient + weight_gradient; }
@@ -118,6 +134,11 @@ struct Profile {
 // that what disturbs the machine for a while disturbs both members of a pair. At least 1. Needs at least
 // one pair; entries without a partner are ignored.
 double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside);
+
+// Whether the recomputation of attention was measured for all layers of the model, which are all units but
+// the first and the last one.
+bool has_recomputed_attention(const Profile& profile, const Model& model, const std::string& device,
+                              int tensor_parallel, int micro_batch_size);
 
 // kConfig unless every device kind has every layer kind of the model, for each (tensor-parallel degree,
 // micro-batch size) that the device kind has for any layer. A profile with holes would make some plans

@@ -7,6 +7,8 @@
 #include "training/plan/describe/replica_kinds.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -49,10 +51,11 @@ void count_hops(const Cluster& cluster, const std::vector<std::vector<int>>& nod
   ring.out.assign(cluster.nodes.size() * networks, 0);
   ring.in.assign(cluster.nodes.size() * networks, 0);
   ring.inside.assign(cluster.nodes.size(), 0);
-  for (size_t r = 0; r < nodes.size(); ++r) {
-    const size_t next = (r + 1) % nodes.size();
-    const int from = nodes[r][ring.stages[r]];
-    const int to = nodes[next][ring.stages[next]];
+  for (size_t i = 0; i < ring.members.size(); ++i) {
+    const RingMember& member = ring.members[i];
+    const RingMember& next = ring.members[(i + 1) % ring.members.size()];
+    const int from = nodes[member.replica][member.stage];
+    const int to = nodes[next.replica][next.stage];
     if (from == to) {
       ++ring.inside[from];
     } else {
@@ -63,18 +66,23 @@ void count_hops(const Cluster& cluster, const std::vector<std::vector<int>>& nod
   }
 }
 
-// The first division of the replicas: counts, and for each stage its layers, devices, recomputation and
-// kind of node. The last number says which earlier stage is on the same node, as stages that share a
-// node share its ports.
+// The first division of the replicas: counts, and for each stage its layers, devices, recomputation, kind of
+// node, and which earlier stage is on the same node, as stages that share a node share its ports; then the
+// layers of its chunks, and the weight of its shards.
 Signature first_signature(const Cluster& cluster, const Replica& replica, const std::vector<int>& nodes,
                           Numbering& kinds) {
   Signature signature = {replica.micro_batch_size, replica.micro_batches};
   for (size_t s = 0; s < nodes.size(); ++s) {
     const std::string kind = cluster.nodes[nodes[s]].kind();
-    signature.insert(signature.end(),
-                     {replica.stages[s].layers, replica.stages[s].tensor_parallel,
-                      replica.stages[s].recomputed_layers, kinds(Signature(kind.begin(), kind.end())),
-                      static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin())});
+    signature.insert(
+        signature.end(),
+        {replica.stages[s].layers, replica.stages[s].tensor_parallel, replica.stages[s].recomputed_layers,
+         replica.stages[s].attention_only ? 1 : 0, kinds(Signature(kind.begin(), kind.end())),
+         static_cast<int>(std::ranges::find(nodes, nodes[s]) - nodes.begin()), replica.stages[s].chunks()});
+    for (int chunk = 0; chunk < replica.stages[s].chunks(); ++chunk)
+      signature.push_back(replica.stages[s].layers_of(chunk));
+    const auto weight = std::bit_cast<std::array<int, 2>>(replica.stages[s].optimizer_shard_weight);
+    signature.insert(signature.end(), weight.begin(), weight.end());
   }
   return signature;
 }
@@ -82,15 +90,26 @@ Signature first_signature(const Cluster& cluster, const Replica& replica, const 
 }  // namespace
 
 // Replicas that are split alike own alike, so owner sets are those of one replica of each split.
-std::vector<Ring> rings_of(const Plan& plan) {
+std::vector<Ring> rings_of(const Plan& plan, bool tied) {
   std::vector<Ring> rings;
+  if (tied) {
+    Ring ring{{training::kTiedUnit, 0}, {}, {}, {}, {}};
+    for (int r = 0; r < static_cast<int>(plan.replicas.size()); ++r) {
+      ring.members.push_back({r, 0});
+      const auto stages = static_cast<int>(plan.replicas[r].stages.size());
+      if (stages > 1) ring.members.push_back({r, stages - 1});
+    }
+    if (ring.members.size() > 1) rings.push_back(std::move(ring));
+  }
   if (plan.replicas.size() < 2) return rings;
   Numbering splits;
   std::vector<int> split_of;
   Plan one_of_each;
   for (const Replica& replica : plan.replicas) {
-    Signature split;
-    for (const Stage& stage : replica.stages) split.push_back(stage.layers);
+    Signature split = {replica.chunks()};
+    for (const Stage& stage : replica.stages) {
+      for (int chunk = 0; chunk < stage.chunks(); ++chunk) split.push_back(stage.layers_of(chunk));
+    }
     split_of.push_back(splits(split));
     if (split_of.back() == static_cast<int>(one_of_each.replicas.size()))
       one_of_each.replicas.push_back(replica);
@@ -100,16 +119,17 @@ std::vector<Ring> rings_of(const Plan& plan) {
   // stage that its split's rank has.
   for (const training::OwnerSet& set : training::owner_sets(layout)) {
     Ring ring{set.units, {}, {}, {}, {}};
-    for (const int split : split_of) ring.stages.push_back(layout.position_of(set.ranks[split]).stage);
+    for (int r = 0; r < static_cast<int>(split_of.size()); ++r)
+      ring.members.push_back({r, layout.position_of(set.ranks[split_of[r]]).stage});
     rings.push_back(std::move(ring));
   }
   return rings;
 }
 
-ReplicaKinds divide_replicas(const Cluster& cluster, const Plan& plan, bool apart) {
+ReplicaKinds divide_replicas(const Cluster& cluster, const Plan& plan, bool tied, bool apart) {
   ReplicaKinds found;
   found.nodes = nodes_of(cluster, plan);
-  found.rings = rings_of(plan);
+  found.rings = rings_of(plan, tied);
   for (Ring& ring : found.rings) count_hops(cluster, found.nodes, ring);
   const size_t replicas = plan.replicas.size();
   const int networks = cluster.num_networks();

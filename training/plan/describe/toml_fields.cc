@@ -113,7 +113,7 @@ std::optional<double> TomlFields::optional_positive(const char* field) {
 double TomlFields::not_negative_or(const char* field, double otherwise) {
   const double value = number(field, otherwise, false);
   if (value < 0) fail(field, fmt::format("{} given, expected at least 0", value));
-  return value;
+  return value == 0 ? 0 : value;  // -0 would be written as an integer
 }
 
 // `otherwise` without a value: the field is required.
@@ -136,6 +136,30 @@ int64_t TomlFields::count(const char* field) {
 
 int64_t TomlFields::count_or(const char* field, int64_t otherwise) {
   return table_->get(field) ? count(field) : otherwise;
+}
+
+std::vector<int> TomlFields::count_or_counts(const char* field) {
+  const toml::node* node = table_->get(field);
+  const toml::array* list = node ? node->as_array() : nullptr;
+  if (!list) return {static_cast<int>(integer(field, 0, std::nullopt))};
+  read_.insert(field);
+  std::vector<int> values;
+  int64_t sum = 0;
+  for (const toml::node& entry : *list) {
+    const auto value = entry.value_exact<int64_t>();
+    // Each value is bounded, and so is the number of values (base/toml.h), so the sum does not overflow.
+    if (!value || *value < 0 || *value > std::numeric_limits<int>::max()) {
+      fail(field, "expected an integer, or a list of integers, of at least 0");
+      return {1};
+    }
+    sum += *value;
+    values.push_back(static_cast<int>(*value));
+  }
+  if (!values.empty() && sum <= std::numeric_limits<int>::max()) return values;
+  fail(field, values.empty() ? "an empty list given, expected at least one integer"
+                             : fmt::format("{} given in all, expected at most {}", sum,
+                                           std::numeric_limits<int>::max()));
+  return {1};
 }
 
 std::optional<int64_t> TomlFields::optional_size(const char* field) {

@@ -64,6 +64,8 @@ class TomlFields {
   // An integer from 1 to the maximum of int, so that callers may store it in an int.
   int64_t count(const char* field);
   int64_t count_or(const char* field, int64_t otherwise);
+  // Such an integer, or a list of at least one of them whose sum is one, too.
+  std::vector<int> count_or_counts(const char* field);
   // An integer of at least 0.
   std::optional<int64_t> optional_size(const char* field);
   // An integer of at least 1.

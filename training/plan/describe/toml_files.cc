@@ -8,6 +8,10 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/config_keys.h"
 #include "training/plan/describe/toml_fields.h"
@@ -20,22 +24,53 @@ Status in_file(const std::string& path, const Status& status) {
   return status.is_ok() ? status : Status(status.code(), path + ": " + status.message());
 }
 
+// The points of a field as bytes by tensor-parallel degree.
+std::map<int, int64_t> bytes_by_degree(TomlFields& fields, const char* field,
+                                       const std::vector<std::pair<double, double>>& points) {
+  std::map<int, int64_t> found;
+  for (const auto& [degree, bytes] : points) {
+    // Up to 9e15 a double holds every whole number, so nothing is lost on the way.
+    if (degree != std::floor(degree) || degree > std::numeric_limits<int>::max() ||
+        bytes != std::floor(bytes) || bytes > 9e15)
+      fields.fail(field, "expected [[tensor_parallel, bytes], ...] of whole numbers");
+    else
+      found[static_cast<int>(degree)] = static_cast<int64_t>(bytes);
+  }
+  return found;
+}
+
+// A field with the name of a type of numbers.
+training::NumberType number_type(TomlFields& fields, const char* field, training::NumberType otherwise) {
+  const std::string name = fields.text_or(field, training::number_type_name(otherwise));
+  const std::optional<training::NumberType> type = training::number_type_of(name);
+  if (!type) fields.fail(field, fmt::format("'{}' given, expected fp32, bf16, fp16 or fp64", name));
+  return type.value_or(otherwise);
+}
+
 // One [[layer]] table of a model.
 LayerKind read_layer(TomlFields& fields) {
   LayerKind kind;
   kind.name = fields.text("kind");
   kind.count = static_cast<int>(fields.count_or("count", 1));
   kind.output_bytes = fields.size("output_bytes");
-  for (const auto& [degree, bytes] : fields.points("parameter_bytes")) {
-    // Up to 9e15 a double holds every whole number, so nothing is lost on the way.
-    if (degree != std::floor(degree) || degree > std::numeric_limits<int>::max() ||
-        bytes != std::floor(bytes) || bytes > 9e15)
-      fields.fail("parameter_bytes", "expected [[tensor_parallel, bytes], ...] of whole numbers");
-    else
-      kind.parameter_bytes[static_cast<int>(degree)] = static_cast<int64_t>(bytes);
-  }
+  kind.parameter_bytes = bytes_by_degree(fields, "parameter_bytes", fields.points("parameter_bytes"));
   fields.end();
   return kind;
+}
+
+// The two fields of a [[compute]] table that belong together, or nothing.
+std::optional<RecomputedAttention> read_attention(TomlFields& fields, int64_t activation_bytes) {
+  const std::optional<double> more_seconds = fields.optional_positive("selective_more_seconds");
+  const std::optional<int64_t> bytes = fields.optional_size("selective_activation_bytes");
+  if (more_seconds.has_value() != bytes.has_value())
+    fields.fail(more_seconds ? "selective_activation_bytes" : "selective_more_seconds",
+                fmt::format("none given, expected one beside {}",
+                            more_seconds ? "selective_more_seconds" : "selective_activation_bytes"));
+  if (!more_seconds || !bytes) return std::nullopt;
+  if (*bytes > activation_bytes)
+    fields.fail("selective_activation_bytes",
+                fmt::format("{} given, expected at most activation_bytes, {}", *bytes, activation_bytes));
+  return RecomputedAttention{*more_seconds, *bytes};
 }
 
 // One [[compute]] table of a profile.
@@ -51,6 +86,7 @@ void read_compute(TomlFields& fields, Profile& profile) {
   cost.weight_gradient = fields.positive("weight_gradient");
   cost.update = fields.positive("update");
   cost.activation_bytes = fields.size("activation_bytes");
+  cost.recomputed_attention = read_attention(fields, cost.activation_bytes);
   fields.end();
   // Two entries with the same key would leave open which one counts.
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
@@ -95,15 +131,30 @@ void read_link(TomlFields& fields, Profile& profile) {
   if (!profile.links.emplace(key, link).second) fields.fail("from", "this link was given before");
 }
 
+// The layers that a stage recomputes, and what of them.
+void read_recomputation(TomlFields& fields, Stage& stage) {
+  stage.recomputed_layers = static_cast<int>(fields.count_or("recompute_layers", 0));
+  const std::string granularity = fields.text_or("recompute_granularity", kFullGranularity);
+  stage.attention_only = granularity == kSelectiveGranularity;
+  if (!stage.attention_only && granularity != kFullGranularity)
+    fields.fail("recompute_granularity", fmt::format("'{}' given, expected {} or {}", granularity,
+                                                     kFullGranularity, kSelectiveGranularity));
+}
+
 // One [[replica]] table with its [[replica.stage]] tables.
 Replica read_replica(TomlFields& fields) {
   Replica replica;
   replica.micro_batch_size = static_cast<int>(fields.count("micro_batch_size"));
   replica.micro_batches = static_cast<int>(fields.count("micro_batches"));
   for (TomlFields& stage : fields.tables("stage")) {
-    replica.stages.push_back({static_cast<int>(stage.count("layers")), stage.text("node"),
-                              static_cast<int>(stage.count_or("tensor_parallel", 1)),
-                              static_cast<int>(stage.count_or("recompute_layers", 0))});
+    // A number for each chunk; a stage of one chunk has its layers alone.
+    std::vector<int> chunks = stage.count_or_counts("layers");
+    const int layers = std::accumulate(chunks.begin(), chunks.end(), 0);
+    if (chunks.size() == 1) chunks.clear();
+    replica.stages.push_back({layers, stage.text("node"),
+                              static_cast<int>(stage.count_or("tensor_parallel", 1)), 0, std::move(chunks),
+                              stage.not_negative_or("optimizer_shard_weight", 1)});
+    read_recomputation(stage, replica.stages.back());
     stage.end();
   }
   fields.end();
@@ -126,6 +177,8 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
   runtime.background_send_bytes = fields.optional_size("background_send_bytes");
   runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
   runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
+  runtime.use_distributed_optimizer =
+      fields.flag_or("use_distributed_optimizer", runtime.use_distributed_optimizer);
 }
 
 // A TOML value as base/config reads values. What it has no type for becomes Foreign, which every key
@@ -166,6 +219,11 @@ Result<Model> read_model(const std::string& path) {
     Model result;
     result.name = fields.text("name");
     result.state_factor = fields.positive("state_factor");
+    result.optimizer_factor = fields.positive_or("optimizer_factor", result.state_factor / 2);
+    result.tied_parameter_bytes =
+        bytes_by_degree(fields, "tied_parameter_bytes", fields.points_or_none("tied_parameter_bytes"));
+    result.types.parameters = number_type(fields, "parameter_type", result.types.parameters);
+    result.types.gradients = number_type(fields, "gradient_type", result.types.parameters);
     for (TomlFields& layer : fields.tables("layer")) result.layers.push_back(read_layer(layer));
     return result;
   });

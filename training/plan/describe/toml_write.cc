@@ -32,7 +32,19 @@ std::string quoted_list(const std::vector<std::string>& texts) {
 }
 
 std::string to_toml(const Model& model) {
-  std::string out = fmt::format("name = {}\nstate_factor = {}\n", in_quotes(model.name), model.state_factor);
+  std::string out = fmt::format("name = {}\nstate_factor = {}\noptimizer_factor = {}\n",
+                                in_quotes(model.name), model.state_factor, model.optimizer_factor);
+  // A model of another program does not say its types.
+  if (model.types != training::NumberTypes())
+    out += fmt::format("parameter_type = \"{}\"\ngradient_type = \"{}\"\n",
+                       training::number_type_name(model.types.parameters),
+                       training::number_type_name(model.types.gradients));
+  if (model.has_tied_unit()) {
+    out += "tied_parameter_bytes = [";
+    for (const auto& [degree, bytes] : model.tied_parameter_bytes)
+      out += fmt::format("[{}, {}], ", degree, bytes);
+    out += "]\n";
+  }
   for (const LayerKind& kind : model.layers) {
     out += fmt::format("\n[[layer]]\nkind = {}\ncount = {}\noutput_bytes = {}\nparameter_bytes = [",
                        in_quotes(kind.name), kind.count, kind.output_bytes);
@@ -55,11 +67,16 @@ std::string to_toml(const Profile& profile) {
   for (const auto& [device, slowdown] : profile.overlap_slowdowns)
     out += fmt::format("\n[[overlap]]\ndevice = {}\nslowdown = {}\n", in_quotes(device), slowdown);
   for (const auto& [key, cost] : profile.compute) {
+    if (cost.derived) continue;
     out += fmt::format(
         "\n[[compute]]\ndevice = {}\nlayer = {}\ntensor_parallel = {}\nmicro_batch_size = {}\nforward = {}\n"
         "input_gradient = {}\nweight_gradient = {}\nupdate = {}\nactivation_bytes = {}\n",
         in_quotes(key.device), in_quotes(key.layer), key.tensor_parallel, key.micro_batch_size, cost.forward,
         cost.input_gradient, cost.weight_gradient, cost.update, cost.activation_bytes);
+    if (cost.recomputed_attention)
+      out +=
+          fmt::format("selective_more_seconds = {}\nselective_activation_bytes = {}\n",
+                      cost.recomputed_attention->more_seconds, cost.recomputed_attention->activation_bytes);
   }
   for (const auto& [key, link] : profile.links) {
     out += fmt::format("\n[[link]]\nfrom = {}\nto = {}\ninside = {}\n", in_quotes(key.from),
@@ -99,6 +116,7 @@ std::string to_toml(const Plan& plan) {
     out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
   out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
                      runtime.bucket_bytes);
+  if (runtime.use_distributed_optimizer) out += "use_distributed_optimizer = true\n";
   for (const auto& [name, settings] : plan.classes) {
     out += fmt::format("\n[class.{}]\nbackends = {}\nnics = {}\nalgorithm = {}\npriority = {}\nweight = {}\n",
                        name, quoted_list(settings.backends), quoted_list(settings.nics),
@@ -108,10 +126,17 @@ std::string to_toml(const Plan& plan) {
     out += fmt::format("\n[[replica]]\nmicro_batch_size = {}\nmicro_batches = {}\n", replica.micro_batch_size,
                        replica.micro_batches);
     for (const Stage& stage : replica.stages) {
+      const std::string layers = stage.chunk_layers.empty()
+                                     ? fmt::format("{}", stage.layers)
+                                     : fmt::format("[{}]", fmt::join(stage.chunk_layers, ", "));
       out += fmt::format("\n  [[replica.stage]]\n  layers = {}\n  node = {}\n  tensor_parallel = {}\n",
-                         stage.layers, in_quotes(stage.node), stage.tensor_parallel);
+                         layers, in_quotes(stage.node), stage.tensor_parallel);
       if (stage.recomputed_layers > 0)
         out += fmt::format("  recompute_layers = {}\n", stage.recomputed_layers);
+      if (stage.attention_only)
+        out += fmt::format("  recompute_granularity = {}\n", in_quotes(kSelectiveGranularity));
+      if (stage.optimizer_shard_weight != 1)
+        out += fmt::format("  optimizer_shard_weight = {}\n", stage.optimizer_shard_weight);
     }
   }
   return out;

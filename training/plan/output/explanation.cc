@@ -1,12 +1,12 @@
-// explanation.cc: explains a prediction by its parts, and plays the step again with better hardware and
-// with another plan.
+// explanation.cc: explains a prediction by its parts, and by another plan.
 #include "training/plan/output/explanation.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <map>
+#include <utility>
 
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/plan_text.h"
@@ -16,20 +16,6 @@
 
 namespace hdt::plan {
 namespace {
-
-// The improvements that changes() tries.
-constexpr double kFasterDevice = 1.1;
-constexpr double kWiderLink = 2;
-
-// All four times of a layer shrink alike; memory and links stay.
-Profile with_faster_device(Profile profile, const std::string& device) {
-  for (auto& [key, cost] : profile.compute) {
-    if (key.device != device) continue;
-    for (double* seconds : {&cost.forward, &cost.input_gradient, &cost.weight_gradient, &cost.update})
-      *seconds /= kFasterDevice;
-  }
-  return profile;
-}
 
 // The parts of a step, averaged over all devices of the cluster. A device that the plan does not use
 // spends the whole step as "of unused devices". The averages of two plans have the same sum only if
@@ -85,10 +71,14 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
   // rings; in both cases the slowest one is named. The other parts have no link behind them.
   std::string text = binding_part(prediction.workers[worker]);
   if (text == "pipeline messages") {
-    // A stage has two neighbours at most. Rates are compared at the largest message that was measured.
+    // A stage has two neighbours at most; with several chunks the first and the last stage are neighbours,
+    // too. Rates are compared at the largest message that was measured.
     double slowest = std::numeric_limits<double>::infinity();
-    for (const int other : {position.stage - 1, position.stage + 1}) {
-      if (other < 0 || other >= static_cast<int>(stages.size())) continue;
+    const auto last = static_cast<int>(stages.size()) - 1;
+    const bool in_a_ring = plan.replicas[position.replica].chunks() > 1;
+    for (int other : {position.stage - 1, position.stage + 1}) {
+      if (in_a_ring) other = other < 0 ? last : other > last ? 0 : other;
+      if (other < 0 || other > last) continue;
       const Node& neighbour = node_of(stages[other]);
       const Link& link =
           *link_between(inputs.cluster, inputs.profile, node, neighbour, node.name == neighbour.name);
@@ -109,8 +99,8 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
       for (const Hop& hop : reduction.hops) {
         const Node& from = inputs.cluster.nodes[hop.from];
         const Node& to = inputs.cluster.nodes[hop.to];
-        const double rate =
-            link_between(inputs.cluster, inputs.profile, from, to, hop.inside())->rate(reduction.bytes);
+        const double rate = link_between(inputs.cluster, inputs.profile, from, to, hop.inside())
+                                ->allreduce_rate(reduction.bytes);
         if (rate >= slowest) continue;
         slowest = rate;
         text = fmt::format("link {} - {}", from.kind(), to.kind());
@@ -124,14 +114,39 @@ std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, c
   return text;
 }
 
+std::vector<WorkerGroup> worker_groups(const PredictionInputs& inputs, const Plan& plan) {
+  const training::Layout layout = plan.layout();
+  const std::vector<int> class_of = find_equal_replicas(inputs, plan).class_of;
+  std::vector<WorkerGroup> groups;
+  std::map<int, std::vector<int>> members;  // of a class
+  for (int replica = 0; replica < layout.num_replicas(); ++replica)
+    members[class_of[static_cast<size_t>(replica)]].push_back(replica);
+  std::vector<std::vector<int>> classes;
+  for (auto& [number, replicas] : members) classes.push_back(std::move(replicas));
+  std::ranges::sort(classes);
+  for (const std::vector<int>& replicas : classes) {
+    for (int stage = 0; stage < layout.replica(replicas.front()).stages(); ++stage)
+      groups.push_back({replicas, stage, layout.rank_of({replicas.front(), stage})});
+  }
+  return groups;
+}
+
 Result<RivalSearch> best_rival(const PredictionInputs& inputs, const Plan& plan) {
   // Search as the plan was made: the same batch and runtime, and recomputation if the plan uses it.
   SearchOptions options;
   options.global_batch_size = plan.global_batch_size();
   options.runtime = plan.runtime;
+  // A plan with sharded optimizer states is compared with those whose states are whole, too.
+  options.shard_optimizer = std::exchange(options.runtime.use_distributed_optimizer, false);
+  // A plan with chunks is compared with plans of one chunk, too.
+  if (plan.runtime.schedule == ScheduleKind::kInterleaved)
+    options.schedules = {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kInterleaved};
   for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages)
-      options.recompute = options.recompute || stage.recomputed_layers > 0;
+    for (const Stage& stage : replica.stages) {
+      if (stage.recomputed_layers > 0) options.recompute = {.layers = true, .attention = true};
+      // A plan that hdt-train does not run was searched without that limit.
+      if (stage.tensor_parallel != 1) options.engine = Engine::kAny;
+    }
   }
   auto found = search(inputs, options);
   if (!found.is_ok()) return found.status();
@@ -161,37 +176,8 @@ Result<RivalSearch> best_rival(const PredictionInputs& inputs, const Plan& plan)
     rival.reason = fmt::format("{:.3g} s {} {} on the average device", most, slower ? "more" : "less",
                                before[part].second);
   }
+  if (rival.step_seconds == mine.value().step_seconds) rival.reason = "as long as the given plan";
   return RivalSearch{std::move(rival), std::move(result.left_out)};
-}
-
-Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan) {
-  std::set<std::string> used;
-  for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages)
-      used.insert(inputs.cluster.nodes[inputs.cluster.index_of(stage.node)].device);
-  }
-  std::vector<Change> found;
-  // The cluster, the model and the calibration stay.
-  const auto play = [&](const std::string& what, const Profile& profile) {
-    const auto prediction = predict({inputs.cluster, inputs.model, profile, inputs.calibration}, plan);
-    if (prediction.is_ok()) found.push_back({what, prediction.value().step_seconds});
-    return prediction.status();
-  };
-  for (const std::string& device : used)
-    HDT_RETURN_IF_ERROR(
-        play(fmt::format("{} a tenth faster", device), with_faster_device(inputs.profile, device)));
-  // Each link is tried alone, and only those between device kinds of the plan.
-  for (const auto& [key, link] : inputs.profile.links) {
-    if (!used.contains(key.from) || !used.contains(key.to)) continue;
-    Profile profile = inputs.profile;
-    for (auto& [bytes, rate] : profile.links[key].bandwidth) rate *= kWiderLink;
-    HDT_RETURN_IF_ERROR(
-        play(fmt::format("link {} - {}{}{} twice as fast", key.from, key.to,
-                         key.nic.empty() ? "" : " over " + key.nic, key.inside ? " inside a node" : ""),
-             profile));
-  }
-  std::ranges::stable_sort(found, {}, &Change::step_seconds);
-  return found;
 }
 
 }  // namespace hdt::plan

@@ -23,13 +23,22 @@ const char* binding_part(const WorkerTime& time);
 std::string binding_resource(const PredictionInputs& inputs, const Plan& plan, const Prediction& prediction,
                              int worker);
 
+// Workers that do the same at the same time: the same stage of replicas that are equal (equal_replicas.h).
+struct WorkerGroup {
+  std::vector<int> replicas;  // increasing
+  int stage = 0;
+  int worker = 0;  // the one of the first replica
+};
+// All workers of the plan, by their first replica, then by stage. The plan must have passed check_plan().
+std::vector<WorkerGroup> worker_groups(const PredictionInputs& inputs, const Plan& plan);
+
 // The best plan of another shape (other device kinds or other sizes of stages) that the search has
 // played.
 struct Rival {
   Plan plan;
   double step_seconds = 0;
   // The part of the step that takes more time in it than in the given plan, or less if it is the faster
-  // one.
+  // one; or that both take the same time.
   std::string reason;
 };
 // The result of the search for a rival.
@@ -42,16 +51,5 @@ struct RivalSearch {
 // Searches anew, which takes as long as `hdt-plan search`. kConfig if the search finds no plan or a plan
 // cannot run.
 Result<RivalSearch> best_rival(const PredictionInputs& inputs, const Plan& plan);
-
-// The step of the same plan with one better piece of hardware.
-struct Change {
-  // In words: "a100 a tenth faster".
-  std::string what;
-  double step_seconds = 0;
-};
-
-// Tries every device kind of the plan a tenth faster, and every link between its device kinds with twice
-// the bandwidth. The change that helps most comes first.
-Result<std::vector<Change>> changes(const PredictionInputs& inputs, const Plan& plan);
 
 }  // namespace hdt::plan

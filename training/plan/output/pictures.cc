@@ -21,6 +21,9 @@ bool is_computation(SpanKind kind) {
          kind == SpanKind::kWeightGradient || kind == SpanKind::kUpdate;
 }
 
+// A reduction of gradients, or a gather of parameters.
+bool is_of_owners(SpanKind kind) { return kind == SpanKind::kReduction || kind == SpanKind::kGather; }
+
 // A thread of a trace cannot show spans that overlap. Each span goes to the first lane that is free,
 // which needs as few lanes as possible if spans come in the order of their start.
 class Lanes {
@@ -37,6 +40,16 @@ class Lanes {
   std::vector<double> ends_;
 };
 
+// "forward 3", or "forward 3 of chunk 2" where stages have several; chunks are numbered from 1, as stages
+// are.
+std::string span_text(const Plan& plan, const training::Position& position, const Span& span) {
+  const std::string text = fmt::format("{} {}", span_name(span.kind), span.index);
+  const bool of_chunk = !is_of_owners(span.kind) && span.kind != SpanKind::kUpdate;
+  return of_chunk && plan.replicas[position.replica].chunks() > 1
+             ? fmt::format("{} of chunk {}", text, span.chunk + 1)
+             : text;
+}
+
 std::string worker_name(const Plan& plan, training::Position position) {
   const Stage& stage = plan.replicas[position.replica].stages[position.stage];
   return fmt::format("replica {} stage {} ({})", position.replica + 1, position.stage + 1, stage.node);
@@ -46,7 +59,7 @@ std::string worker_name(const Plan& plan, training::Position position) {
 const char* colour_name(SpanKind kind) {
   if (kind == SpanKind::kActivation || kind == SpanKind::kGradient) return "";
   if (kind == SpanKind::kForward) return "forward";
-  if (kind == SpanKind::kReduction) return "reduction";
+  if (is_of_owners(kind)) return "reduction";
   return kind == SpanKind::kUpdate ? "update" : "backward";
 }
 
@@ -85,7 +98,7 @@ std::string perfetto_trace(const Plan& plan, const Prediction& prediction) {
     const training::Position position = layout.position_of(span.worker);
     const int lane = is_computation(span.kind) ? 0 : 1 + lanes[span.worker].take(span);
     events.push_back({{"ph", "X"},
-                      {"name", fmt::format("{} {}", span_name(span.kind), span.index)},
+                      {"name", span_text(plan, position, span)},
                       {"cat", span_name(span.kind)},
                       {"pid", position.replica + 1},
                       {"tid", kThreadsOfStage * (position.stage + 1) + lane},
@@ -95,12 +108,16 @@ std::string perfetto_trace(const Plan& plan, const Prediction& prediction) {
   return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
-// Row n of the y axis is worker n, from the top.
+// Row n of the y axis is worker n, from the top. Boxes of a later chunk are lower.
 std::string pipeline_script(const Plan& plan, const Prediction& prediction) {
   const training::Layout layout = plan.layout();
   const int workers = layout.world_size();
-  std::string script = training::plot_head(
-      1170, 110 + 22 * workers, fmt::format("predicted step of {:.4g} s", prediction.step_seconds));
+  const bool has_chunks =
+      std::ranges::any_of(plan.replicas, [](const Replica& replica) { return replica.chunks() > 1; });
+  std::string script =
+      training::plot_head(1170, 110 + 22 * workers,
+                          fmt::format("predicted step of {:.4g} s{}", prediction.step_seconds,
+                                      has_chunks ? " (lower boxes: later chunks of the model)" : ""));
   const auto out = std::back_inserter(script);
   fmt::format_to(out, "set xrange [0:{}]\nset yrange [{}.5:-0.5]\nset ytics ()\n", prediction.step_seconds,
                  workers - 1);
@@ -112,10 +129,12 @@ std::string pipeline_script(const Plan& plan, const Prediction& prediction) {
   for (const Span& span : prediction.spans) {
     const std::string_view colour = colour_name(span.kind);
     if (colour.empty()) continue;
-    // Reductions may run beside computation: a thin bar below it.
-    const bool reduction = span.kind == SpanKind::kReduction;
+    // Reductions and gathers may run beside computation: a thin bar below it.
+    const bool reduction = is_of_owners(span.kind);
+    const Replica& replica = plan.replicas[layout.position_of(span.worker).replica];
+    const double lower = 0.4 * span.chunk / replica.chunks();
     fmt::format_to(out, "{} {} {} {} {:.2f} {:.2f}\n", colour, span.start, span.end, span.worker,
-                   span.worker + (reduction ? 0.25 : -0.35), span.worker + (reduction ? 0.45 : 0.2));
+                   span.worker + (reduction ? 0.25 : -0.35 + lower), span.worker + (reduction ? 0.45 : 0.2));
   }
   return script + "END_OF_SPANS\n" + kPlot;
 }

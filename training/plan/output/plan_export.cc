@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -14,61 +13,108 @@
 namespace hdt::plan {
 namespace {
 
-// " n0 value0 n1 value1 ...": runs of replicas with the same value, as Megatron's forks take them.
+// n0 value0 n1 value1 ...: runs of replicas with the same micro-batches, as Megatron's forks take them. The
+// lists of sizes and of counts have the same runs, as the forks want it.
 template <typename Value>
-std::string per_replica(const Plan& plan, Value value) {
-  std::vector<std::pair<int, int>> runs;
+std::vector<int> per_replica(const Plan& plan, Value value) {
+  std::vector<int> runs;
+  const Replica* before = nullptr;
   for (const Replica& replica : plan.replicas) {
-    if (runs.empty() || runs.back().second != value(replica)) runs.emplace_back(0, value(replica));
-    ++runs.back().first;
+    if (!before || before->micro_batch_size != replica.micro_batch_size ||
+        before->micro_batches != replica.micro_batches)
+      runs.insert(runs.end(), {0, value(replica)});
+    ++runs[runs.size() - 2];
+    before = &replica;
   }
-  std::string text;
-  for (const auto& [count, common] : runs) text += fmt::format(" {} {}", count, common);
-  return text;
+  return runs;
 }
 
 // " n0 layers_0_0 layers_0_1 ... n1 layers_1_0 ...": runs of stages on the same device kind, each with
-// its number of stages and the layers of each.
+// its number of stages and the layers of each. A stage of several chunks has a number for each of them.
 std::string stages_by_kind(const Replica& replica, const Cluster& cluster) {
   std::string text;
   std::vector<int> layers;
   std::string kind;
   // Writes the stages that were collected so far.
   const auto end_run = [&] {
-    if (!layers.empty()) text += fmt::format(" {} {}", layers.size(), fmt::join(layers, " "));
+    const size_t stages = layers.size() / static_cast<size_t>(replica.chunks());
+    if (stages > 0) text += fmt::format(" {} {}", stages, fmt::join(layers, " "));
     layers.clear();
   };
   for (const Stage& stage : replica.stages) {
     const std::string& device = cluster.nodes[cluster.index_of(stage.node)].device;
     if (device != kind) end_run();
     kind = device;
-    layers.push_back(stage.layers);
+    for (int chunk = 0; chunk < stage.chunks(); ++chunk) layers.push_back(stage.layers_of(chunk));
   }
   end_run();
   return text;
 }
 
-// --recompute-num-layers is one number for all stages. The largest that any stage needs is given, so
-// that all of them fit memory; the others recompute more than they have to.
-void add_recomputation(const Plan& plan, MegatronFlags& result) {
-  int most = 0;
-  int least = std::numeric_limits<int>::max();
+std::vector<StageRecomputation> recomputation_of(const Plan& plan) {
+  std::vector<StageRecomputation> stages;
   for (const Replica& replica : plan.replicas) {
-    for (const Stage& stage : replica.stages) {
-      most = std::max(most, stage.recomputed_layers);
-      least = std::min(least, stage.recomputed_layers);
-    }
+    for (const Stage& stage : replica.stages)
+      stages.push_back({stage.layers, stage.recomputed_layers, stage.attention_only});
   }
-  if (most == 0) return;
-  result.flags +=
-      fmt::format(" --recompute-granularity full --recompute-method block --recompute-num-layers {}", most);
-  if (least == most) return;
-  result.warnings.push_back(fmt::format(
-      "stages recompute {} to {} layers: --recompute-num-layers is one number for all, the largest is given",
-      least, most));
+  return stages;
 }
 
 }  // namespace
+
+std::string recomputation_flags(std::span<const StageRecomputation> stages,
+                                std::vector<std::string>& warnings) {
+  int least = stages.front().recomputed_layers;
+  int most = 0;
+  bool any_attention = false;
+  bool any_whole = false;
+  bool all_layers = true;
+  for (const StageRecomputation& stage : stages) {
+    least = std::min(least, stage.recomputed_layers);
+    most = std::max(most, stage.recomputed_layers);
+    any_attention = any_attention || stage.attention_only;
+    any_whole = any_whole || (stage.recomputed_layers > 0 && !stage.attention_only);
+    all_layers = all_layers && stage.recomputed_layers == stage.layers;
+  }
+  if (most == 0) return "";
+  if (!any_whole) {
+    if (!all_layers)
+      warnings.push_back(fmt::format(
+          "stages recompute the attention of {} to {} layers: --recompute-granularity selective is "
+          "of all layers",
+          least, most));
+    return fmt::format(" --recompute-granularity {}", kSelectiveGranularity);
+  }
+  // A layer that is recomputed as a whole saves what its attention alone saves, and more.
+  if (any_attention)
+    warnings.emplace_back(
+        "some stages recompute whole layers, others attention only: --recompute-granularity is one for all, "
+        "whole layers are given");
+  if (least != most)
+    warnings.push_back(
+        fmt::format("stages recompute {} to {} layers: --recompute-num-layers is one number for all, the "
+                    "largest is given",
+                    least, most));
+  return fmt::format(" --recompute-granularity {} --recompute-method block --recompute-num-layers {}",
+                     kFullGranularity, most);
+}
+
+bool has_shard_weights(const Plan& plan) {
+  return std::ranges::any_of(plan.replicas, [](const Replica& replica) {
+    return std::ranges::any_of(replica.stages,
+                               [](const Stage& stage) { return stage.optimizer_shard_weight != 1; });
+  });
+}
+
+std::string optimizer_flags(bool sharded, bool has_weights, std::vector<std::string>& warnings) {
+  if (!sharded) return "";
+  if (has_weights)
+    warnings.emplace_back(
+        "optimizer_shard_weight is left out: shards are alike in Megatron and its forks; hdt-train --plan "
+        "keeps "
+        "the weights");
+  return " --use-distributed-optimizer";
+}
 
 // Words of harmless characters stay as they are; all others go between single quotes. A single quote
 // inside ends the quotes, follows escaped, and begins them again.
@@ -111,22 +157,51 @@ MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
   // them.
   const int degree = first.stages.front().tensor_parallel;
   MegatronFlags result;
-  result.flags = fmt::format(
-      "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --num-layers {} "
-      "--hetero-pipeline-stages{} --micro-batch-size-per-dp{} --num-micro-batches-per-dp{} "
-      "--global-batch-size {} --use-tp-pp-dp-mapping",
-      degree, first.stages.size(), plan.layout().num_layers(), stages_by_kind(first, cluster),
-      per_replica(plan, [](const Replica& replica) { return replica.micro_batch_size; }),
-      per_replica(plan, [](const Replica& replica) { return replica.micro_batches; }),
-      plan.global_batch_size());
+  result.layout.use_tp_pp_dp_mapping = true;
+  result.flags =
+      fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --num-layers {}", degree,
+                  first.stages.size(), plan.layout().num_layers());
+  const bool equal_stages = std::ranges::all_of(first.stages, [&](const Stage& stage) {
+    return stage.layers == first.stages.front().layers && stage.chunk_layers.empty();
+  });
+  if (!equal_stages) {
+    result.flags += " --hetero-pipeline-stages" + stages_by_kind(first, cluster);
+    std::vector<int> stages = {static_cast<int>(first.stages.size())};
+    for (const Stage& stage : first.stages) stages.push_back(stage.layers);
+    result.layout.hetero_pipeline_stages = {std::move(stages)};
+  }
+  const bool equal_micro_batches = std::ranges::all_of(plan.replicas, [&](const Replica& replica) {
+    return replica.micro_batch_size == first.micro_batch_size && replica.micro_batches == first.micro_batches;
+  });
+  if (equal_micro_batches) {
+    result.flags += fmt::format(" --micro-batch-size {}", first.micro_batch_size);
+  } else {
+    result.layout.micro_batch_size_per_dp =
+        per_replica(plan, [](const Replica& replica) { return replica.micro_batch_size; });
+    result.layout.num_micro_batches_per_dp =
+        per_replica(plan, [](const Replica& replica) { return replica.micro_batches; });
+    result.flags += fmt::format(" --micro-batch-size-per-dp {} --num-micro-batches-per-dp {}",
+                                fmt::join(result.layout.micro_batch_size_per_dp, " "),
+                                fmt::join(result.layout.num_micro_batches_per_dp, " "));
+  }
+  result.flags += fmt::format(" --global-batch-size {} --use-tp-pp-dp-mapping", plan.global_batch_size());
+  if (first.chunks() > 1)
+    result.flags += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", first.chunks());
   const auto split = [](const std::vector<Stage>& stages) {
-    std::vector<int> layers;
-    for (const Stage& stage : stages) layers.push_back(stage.layers);
+    std::vector<std::string> layers;
+    for (const Stage& stage : stages) {
+      layers.push_back(stage.chunk_layers.empty()
+                           ? fmt::format("{}", stage.layers)
+                           : fmt::format("({})", fmt::join(stage.chunk_layers, " + ")));
+    }
     return fmt::format("{}", fmt::join(layers, " + "));
   };
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const std::vector<Stage>& stages = plan.replicas[r].stages;
-    if (!std::ranges::equal(stages, first.stages, {}, &Stage::layers, &Stage::layers)) {
+    const auto same = [](const Stage& one, const Stage& other) {
+      return one.layers == other.layers && one.chunk_layers == other.chunk_layers;
+    };
+    if (!std::ranges::equal(stages, first.stages, same)) {
       result.warnings.push_back(fmt::format(
           "replica {} is split into {} layers, replica 1 into {}: --hetero-pipeline-stages has one "
           "split for all replicas, that of replica 1 is given",
@@ -134,7 +209,9 @@ MegatronFlags megatron_flags(const Plan& plan, const Cluster& cluster) {
       break;
     }
   }
-  add_recomputation(plan, result);
+  result.flags += recomputation_flags(recomputation_of(plan), result.warnings);
+  result.flags +=
+      optimizer_flags(plan.runtime.use_distributed_optimizer, has_shard_weights(plan), result.warnings);
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const auto other = std::ranges::find_if(
         plan.replicas[r].stages, [&](const Stage& stage) { return stage.tensor_parallel != degree; });

@@ -1,28 +1,14 @@
 // acceleration.cc: predicts plans of one stage.
 #include "training/plan/predict/acceleration.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "training/plan/predict/predictor.h"
+#include "training/plan/predict/recompute_fit.h"
 
 namespace hdt::plan {
 namespace {
-
-// A plan of one stage with the least recomputation that fits the node's memory.
-struct Fitting {
-  Plan plan;
-  bool fits = false;
-};
-
-Fitting least_recomputation(const PredictionInputs& inputs, Plan plan, int64_t memory_bytes) {
-  Stage& stage = plan.replicas.front().stages.front();
-  for (stage.recomputed_layers = 0; stage.recomputed_layers <= stage.layers; ++stage.recomputed_layers) {
-    if (peak_memory_bytes(inputs, plan).front() <= static_cast<double>(memory_bytes)) return {plan, true};
-  }
-  return {std::move(plan), false};
-}
 
 Result<DevicesAlone> alone_on(const PredictionInputs& inputs, const Node& node, int tensor_parallel,
                               const Runtime& runtime, int64_t samples) {
@@ -36,9 +22,11 @@ Result<DevicesAlone> alone_on(const PredictionInputs& inputs, const Node& node, 
         {.layers = inputs.model.num_layers(), .node = node.name, .tensor_parallel = tensor_parallel}};
     Runtime alone = runtime;
     alone.schedule = ScheduleKind::kOneForwardOneBackward;
-    const auto [plan, fits] =
-        least_recomputation(inputs, {.replicas = {replica}, .runtime = alone}, node.memory_bytes);
-    if (!fits) continue;
+    Plan plan{.replicas = {replica}, .runtime = alone};
+    const auto bytes_of = [&](const Plan& tried) { return peak_memory_bytes(inputs, tried); };
+    const std::vector<double> bytes =
+        fit_recomputation(inputs, {.layers = true, .attention = true}, {0}, bytes_of, plan);
+    if (bytes.front() > static_cast<double>(node.memory_bytes)) continue;
     const Result<double> seconds = predict_seconds(inputs, plan);
     if (!seconds.is_ok()) return seconds.status();
     const double rate = static_cast<double>(plan.global_batch_size()) / seconds.value();
@@ -46,6 +34,7 @@ Result<DevicesAlone> alone_on(const PredictionInputs& inputs, const Node& node, 
     best.samples_per_second = rate;
     best.micro_batch_size = size;
     best.recomputed_layers = plan.replicas.front().stages.front().recomputed_layers;
+    best.attention_only = plan.replicas.front().stages.front().attention_only;
   }
   return best;
 }

@@ -11,7 +11,7 @@
 namespace hdt::plan {
 
 // The devices of a node, each alone: it trains the whole model with the micro-batch size that is best for it,
-// and recomputes as few layers as its memory makes it.
+// and recomputes as few layers, or the attention of as few, as its memory makes it.
 struct DevicesAlone {
   std::string node;
   std::string device;             // its kind
@@ -19,6 +19,7 @@ struct DevicesAlone {
   double samples_per_second = 0;  // of each of them; 0: the model does not fit into its memory
   int micro_batch_size = 0;
   int recomputed_layers = 0;
+  bool attention_only = false;  // as in Stage
 };
 
 // One entry for each node of the cluster, in its order, also for those that the plan does not use. `plan`

@@ -52,10 +52,24 @@ Chunks chunks_of(const PredictionInputs& inputs, double bytes) {
   return {(all + count - 1) / count, count};
 }
 
-// An allreduce of one chunk, divided into equal blocks, one a node.
-collectives::Problem problem_of(int nodes, uint64_t elements) {
+// The question about one operation.
+struct Asked {
+  collectives::Collective what = collectives::Collective::kAllReduce;
+  // So many operations follow each other, each of its part of the bytes.
+  int parts = 1;
+  double bytes = 0;  // of all parts
+};
+
+Chunks chunks_of(const PredictionInputs& inputs, const Asked& asked) {
+  Chunks chunks = chunks_of(inputs, asked.bytes / asked.parts);
+  chunks.count *= static_cast<uint64_t>(asked.parts);
+  return chunks;
+}
+
+// One chunk of an operation, divided into equal blocks, one a node.
+collectives::Problem problem_of(collectives::Collective what, int nodes, uint64_t elements) {
   collectives::Problem problem;
-  problem.what = collectives::Collective::kAllReduce;
+  problem.what = what;
   problem.nodes = nodes;
   for (int node = 0; node <= nodes; ++node) problem.block_offsets.push_back(elements * node / nodes);
   return problem;
@@ -67,17 +81,20 @@ collectives::Problem problem_of(int nodes, uint64_t elements) {
 Algorithm algorithm_of(const PredictionInputs& inputs, const collectives::Problem& problem, double bytes) {
   const uint64_t scratch =
       kScratchChunks * static_cast<uint64_t>(inputs.profile.collective.piece_bytes) / kElementBytes;
-  const bool direct = problem.nodes > 2 && problem.nodes <= kMostDirectNodes &&
+  const bool direct = problem.what == collectives::Collective::kAllReduce && problem.nodes > 2 &&
+                      problem.nodes <= kMostDirectNodes &&
                       bytes >= static_cast<double>(kSmallestDirectBytes * problem.nodes);
   return direct ? Algorithm::kRing : select_algorithm(problem, collectives::DataType::kFloat32, scratch);
 }
 
 // The rate of a link is that for all `bytes`, even though chunks are smaller. A small message has a low
 // rate because it waits, and the model counts this waiting by the latency of each step.
-double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+double simulated(const PredictionInputs& inputs, const std::vector<int>& nodes, const Asked& asked) {
   const CollectiveFigures& given = inputs.profile.collective;
-  const Chunks chunks = chunks_of(inputs, bytes);
-  const collectives::Problem problem = problem_of(static_cast<int>(nodes.size()), chunks.elements);
+  const double bytes = asked.bytes / asked.parts;  // of one operation
+  const Chunks chunks = chunks_of(inputs, asked);
+  const collectives::Problem problem =
+      problem_of(asked.what, static_cast<int>(nodes.size()), chunks.elements);
   collectives::CostMeasurements figures;
   figures.step_overhead_s = given.step_overhead;
   figures.reduce_bytes_s = given.reduce_rate;
@@ -111,19 +128,26 @@ void for_each_link(const PredictionInputs& inputs, const std::vector<int>& nodes
   }
 }
 
-// 2 (n - 1) steps of a ring or 2 log2(n) of a recursive algorithm, and 2 (n - 1) / n of the bytes over
-// the slowest link: what any allreduce that is optimal in bandwidth sends (Patarasuk and Yuan, 2009).
-double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+// 2 (n - 1) steps of a ring or 2 log2(n) of a recursive algorithm, and 2 (n - 1) / n of the bytes over the
+// slowest link: what any allreduce that is optimal in bandwidth sends (Patarasuk and Yuan, 2009). A reduction
+// to one node, or a broadcast from one, has half of the steps, and sends each byte once over each link.
+double closed_form(const PredictionInputs& inputs, const std::vector<int>& nodes, const Asked& asked) {
   const auto count = static_cast<double>(nodes.size());
-  const Chunks chunks = chunks_of(inputs, bytes);
+  const double bytes = asked.bytes / asked.parts;  // of one operation
+  const Chunks chunks = chunks_of(inputs, asked);
   double latency = 0;
   double rate = std::numeric_limits<double>::infinity();
   for_each_link(inputs, nodes, [&](const Link& link) {
     latency = std::max(latency, link.latency);
     rate = std::min(rate, inputs.calibration.allreduce * link.rate(bytes));
   });
-  const bool ring = algorithm_of(inputs, problem_of(static_cast<int>(nodes.size()), chunks.elements),
-                                 bytes) == Algorithm::kRing;
+  const bool ring =
+      algorithm_of(inputs, problem_of(asked.what, static_cast<int>(nodes.size()), chunks.elements), bytes) ==
+      Algorithm::kRing;
+  if (asked.what != collectives::Collective::kAllReduce) {
+    const double steps = ring ? count - 1 : std::ceil(std::log2(count));
+    return steps * (latency + inputs.profile.collective.step_overhead) + asked.bytes / rate;
+  }
   const double steps = ring ? 2 * (count - 1) : 2 * std::ceil(std::log2(count));
   return steps * (latency + inputs.profile.collective.step_overhead) + 2 * (count - 1) / count * bytes / rate;
 }
@@ -156,9 +180,12 @@ class Memo {
 // Everything that the answer depends on. The nodes enter as numbers of their kinds in the order of their
 // first node, and the links as their figures, so equal questions about different nodes, or in different
 // profiles, have one key.
-Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
+Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, const Asked& asked) {
   const CollectiveFigures& figures = inputs.profile.collective;
-  Memo::Key key = {bytes,
+  const double bytes = asked.bytes / asked.parts;
+  Memo::Key key = {asked.bytes,
+                   static_cast<double>(asked.what),
+                   static_cast<double>(asked.parts),
                    inputs.calibration.allreduce,
                    figures.step_overhead,
                    figures.reduce_rate,
@@ -174,13 +201,27 @@ Memo::Key key_of(const PredictionInputs& inputs, const std::vector<int>& nodes, 
   return key;
 }
 
+double seconds_of(const PredictionInputs& inputs, const std::vector<int>& nodes, const Asked& asked) {
+  if (nodes.size() > kMostSimulatedNodes) return closed_form(inputs, nodes, asked);
+  // Lives as long as the process, since a search makes many short-lived predictors.
+  static Memo memo;
+  return memo.find(key_of(inputs, nodes, asked), [&] { return simulated(inputs, nodes, asked); });
+}
+
 }  // namespace
 
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes) {
-  if (nodes.size() > kMostSimulatedNodes) return closed_form(inputs, nodes, bytes);
-  // Lives as long as the process, since a search makes many short-lived predictors.
-  static Memo memo;
-  return memo.find(key_of(inputs, nodes, bytes), [&] { return simulated(inputs, nodes, bytes); });
+  return seconds_of(inputs, nodes, {collectives::Collective::kAllReduce, 1, bytes});
+}
+
+double reduce_scatter_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,
+                              double bytes) {
+  return seconds_of(inputs, nodes, {collectives::Collective::kReduce, owners, bytes});
+}
+
+double all_gather_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,
+                          double bytes) {
+  return seconds_of(inputs, nodes, {collectives::Collective::kBroadcast, owners, bytes});
 }
 
 bool allreduce_measured(const PredictionInputs& inputs, const std::vector<int>& nodes) {

@@ -1,6 +1,6 @@
-// allreduce_time.h: how long an allreduce between nodes takes when nothing else uses their links. The
-// schedules that libhdt would run are played in the simulated time of the collectives' cost model. All
-// functions may be called by several threads at once.
+// allreduce_time.h: how long a reduction between nodes, and an allgather, takes when nothing else uses their
+// links. The schedules that libhdt would run are played in the simulated time of the collectives' cost model.
+// All functions may be called by several threads at once.
 #pragma once
 
 #include <vector>
@@ -16,6 +16,14 @@ namespace hdt::plan {
 // algorithm's closed form is used: the steps of one chunk, then the bytes over the slowest link. Answers
 // of simulations are remembered, because a search asks for the same ones again and again.
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes);
+
+// The same of a reduce-scatter and of an allgather with `owners` parts (hdtReduceScatterV, hdtAllGatherV).
+// libhdt reduces to one owner after the other, and broadcasts from one after the other, and their chunks
+// follow each other. So the time is that of one reduction, or one broadcast, of all bytes in chunks of these.
+double reduce_scatter_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,
+                              double bytes);
+double all_gather_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,
+                          double bytes);
 
 // True if every link between these nodes has rates that were measured for allreduces. These are better
 // than any model.

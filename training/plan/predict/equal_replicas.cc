@@ -55,10 +55,11 @@ std::vector<Hop> ring_hops(const Cluster& cluster, const std::vector<int>& stand
   std::set<int> out;
   std::set<int> in;
   std::set<int> inside;
-  for (size_t r = 0; r < classes.nodes.size(); ++r) {
-    const size_t next = (r + 1) % classes.nodes.size();
-    const int from = classes.nodes[r][ring.stages[r]];
-    const int to = classes.nodes[next][ring.stages[next]];
+  for (size_t i = 0; i < ring.members.size(); ++i) {
+    const RingMember& member = ring.members[i];
+    const RingMember& next = ring.members[(i + 1) % ring.members.size()];
+    const int from = classes.nodes[member.replica][member.stage];
+    const int to = classes.nodes[next.replica][next.stage];
     Hop hop = hop_between(stands_for, classes, from, to);
     // Hops between nodes of the same classes are alike; one of them stands for all.
     if (!seen.emplace(hop.from, hop.to, hop.crosses).second) continue;
@@ -91,9 +92,9 @@ Hop EqualReplicas::back(const Hop& hop) {
 // 3. Make the reductions of the whole plan over the smaller one.
 // 4. Time the sum of the norm over all workers.
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart) {
-  const ReplicaKinds classes = divide_replicas(inputs.cluster, plan, apart);
+  const ReplicaKinds classes = divide_replicas(inputs.cluster, plan, inputs.model.has_tied_unit(), apart);
   const std::vector<int> stands_for = first_nodes(classes);
-  EqualReplicas equal;
+  EqualReplicas equal{{}, {}, {}, {}, StateShares(plan, inputs.model.has_tied_unit()), 0};
   equal.plan.runtime = plan.runtime;
   equal.class_of = classes.replica_kind;
   std::vector<int> first;  // replica of each class
@@ -108,10 +109,12 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
     for (size_t s = 0; s < nodes.size(); ++s)
       equal.plan.replicas.back().stages[s].node =
           inputs.cluster.nodes[stands_for[classes.node_class[nodes[s]]]].name;
-    for (size_t s = 0; s + 1 < nodes.size(); ++s) {
-      hops.push_back(hop_between(stands_for, classes, nodes[s], nodes[s + 1]));
+    const size_t senders = plan.replicas[r].chunks() > 1 ? nodes.size() : nodes.size() - 1;
+    for (size_t s = 0; s < senders; ++s) {
+      const size_t next = (s + 1) % nodes.size();
+      hops.push_back(hop_between(stands_for, classes, nodes[s], nodes[next]));
       hops.back().from_users = alike_on_node(classes, static_cast<int>(r), static_cast<int>(s));
-      hops.back().to_users = alike_on_node(classes, static_cast<int>(r), static_cast<int>(s) + 1);
+      hops.back().to_users = alike_on_node(classes, static_cast<int>(r), static_cast<int>(next));
     }
   }
   const training::Layout layout = equal.plan.layout();
@@ -120,17 +123,19 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
   for (const Ring& ring : classes.rings) {
     OwnedRange range{{},
                      ring.units,
-                     static_cast<int>(plan.replicas.size()),
+                     static_cast<int>(ring.members.size()),
                      ring_hops(inputs.cluster, stands_for, classes, ring),
                      {}};
     // A node with several owners takes part in the allreduce once.
     std::set<int> seen;
-    for (size_t r = 0; r < plan.replicas.size(); ++r) {
-      const int node = classes.nodes[r][ring.stages[r]];
+    for (const auto& [r, s] : ring.members) {
+      const int node = classes.nodes[r][s];
       if (seen.insert(node).second) range.nodes.push_back(stands_for[classes.node_class[node]]);
+      if (first[equal.class_of[r]] == r) range.workers.push_back(layout.rank_of({equal.class_of[r], s}));
+      if (equal.shares.sharded())
+        range.least_share =
+            std::min(range.least_share, equal.shares.of(plan.replicas[r].stages[s], ring.units.first));
     }
-    for (size_t c = 0; c < first.size(); ++c)
-      range.workers.push_back(layout.rank_of({static_cast<int>(c), ring.stages[first[c]]}));
     ranges.push_back(std::move(range));
   }
   equal.reductions = plan_reductions(inputs, equal.plan, layout, ranges);

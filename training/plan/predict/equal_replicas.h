@@ -17,6 +17,7 @@
 #include "training/plan/predict/prediction.h"
 #include "training/plan/predict/reductions.h"
 #include "training/plan/predict/stage_cost.h"
+#include "training/plan/predict/state_shares.h"
 
 namespace hdt::plan {
 
@@ -24,10 +25,12 @@ namespace hdt::plan {
 struct EqualReplicas {
   Plan plan;                  // the first replica of each class
   std::vector<int> class_of;  // by replica of the whole plan
-  // By class and stage, for all stages but the last: the hop of an activation to the next stage.
+  // By class and stage: the hop of an activation to the next stage. The last stage has one, to the first,
+  // where stages have several chunks.
   std::vector<std::vector<Hop>> activations;
   // All reductions of the whole plan. Their workers are numbered as in `plan`.
   std::vector<Reduction> reductions;
+  StateShares shares;  // of the whole plan
 
   // Seconds of the sum over all workers before the update. 0 if the plan's runtime has none.
   double norm_seconds = 0;

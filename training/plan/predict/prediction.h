@@ -7,7 +7,7 @@
 namespace hdt::plan {
 
 // The activity of a worker in a span. kBackward is a backward in one part, kInputGradient and kWeightGradient
-// are its two parts.
+// are its two parts. kGather is the allgather of parameters that other owners have updated.
 enum class SpanKind {
   kForward,
   kBackward,
@@ -16,20 +16,24 @@ enum class SpanKind {
   kReduction,
   kUpdate,
   kInputGradient,
-  kWeightGradient
+  kWeightGradient,
+  kGather
 };
 
 // A name for pictures and traces.
 const char* span_name(SpanKind kind);
 
-// One thing that a worker did. A message belongs to its sender; a reduction has a span for each owner.
+// One thing that a worker did. A message belongs to its sender; a reduction and a gather have a span for each
+// owner. A forward that waits for parameters in between has several.
 struct Span {
   int worker = 0;
   SpanKind kind = SpanKind::kForward;
-  // The micro-batch; for a reduction its number among the plan's reductions, for an update 0.
+  // The micro-batch; for a reduction or a gather its number among the plan's reductions, for an update 0.
   int index = 0;
   double start = 0;
   double end = 0;
+  // The chunk of the worker that computes or sends.
+  int chunk = 0;
 };
 
 // Where the time of a worker goes in a step. The parts sum to the step.
@@ -37,7 +41,7 @@ struct WorkerTime {
   double compute = 0;
   // Waiting for a message that is on its way.
   double exposed_pipeline = 0;
-  // Waiting for a reduction that is running.
+  // Waiting for a reduction that is running, or for parameters that are being gathered.
   double exposed_reduction = 0;
   // Waiting for other workers: until they send, until their gradients are complete, or until the end of
   // the step.

@@ -8,6 +8,7 @@
 #include "training/plan/describe/plan.h"
 #include "training/plan/predict/prediction.h"
 #include "training/plan/predict/stage_cost.h"
+#include "training/plan/predict/state_shares.h"
 
 namespace hdt::plan {
 
@@ -24,19 +25,11 @@ Result<double> predict_checked_seconds(const PredictionInputs& inputs, const Pla
 // By worker: the bytes that each of its devices needs. The plan must be one that check_plan() accepts.
 std::vector<double> peak_memory_bytes(const PredictionInputs& inputs, const Plan& plan);
 
-// The parts of a worker's memory. They do not depend on the calibration's factors of memory, so a fit
-// can compute them once and try many factors.
-struct WorkerMemory {
-  StageCost cost;
-  int tensor_parallel = 1;
-  // The maximum number of micro-batches whose activations are kept.
-  int in_flight = 1;
-
-  // Bytes that each device needs with the calibration in `inputs`.
-  double bytes(const PredictionInputs& inputs) const;
-};
-// By worker, numbered as in Plan::layout().
-std::vector<WorkerMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan);
+// The parts of that, by worker, numbered as in Plan::layout(). With `shares` the plan may have some of the
+// replicas only: they are those of the whole plan.
+std::vector<StageMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan);
+std::vector<StageMemory> worker_memory(const PredictionInputs& inputs, const Plan& plan,
+                                       const StateShares& shares);
 
 // The worker that lacks the most memory, and how many bytes each of its devices lacks. 0 bytes: all
 // workers fit.

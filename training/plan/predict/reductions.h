@@ -11,29 +11,40 @@
 
 namespace hdt::plan {
 
-// One allreduce of gradients. As a ring with n owners, every hop carries 2 (n - 1) / n of the bytes
-// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+// One reduction of gradients. As an allreduce by a ring with n owners, every hop carries 2 (n - 1) / n of the
+// bytes (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
 // All devices of a stage reduce their parts at the same time, over the ports of their node.
+//
+// With sharded optimizer states it is a reduce-scatter, and an allgather brings the parameters before the
+// next step needs them. As a ring each is half of an allreduce, or somewhat more where shards are unequal:
+// every hop carries all shards but one. libhdt reduces to one owner after the other, and broadcasts from one
+// after the other, so each carries all bytes (hdtReduceScatterV, hdtAllGatherV).
 struct Reduction {
   // One owner of each class of equal replicas (equal_replicas.h).
   std::vector<int> workers;
   training::UnitRange units;
+  // The range that it is a part of. Operations of one range go one after the other, as they have one group.
+  int range = 0;
+  // Whether each owner gets its own shard only, and the parameters are gathered.
+  bool sharded = false;
   // The number of all owners, the equal ones included.
   int owners = 0;
-  // The bytes of all devices of one owner together.
+  // The bytes of all devices of one owner together: of gradients, and of the parameters that are gathered.
   double bytes = 0;
+  double gather_bytes = 0;
   // The hops of the ring, each kind once.
   std::vector<Hop> hops;
-  // The time with nothing else on the links, by the collectives' cost model. No value: the time follows
-  // from the ring's bytes and rates.
+  // The bytes that each hop carries, of the reduction and of the allgather.
+  double bytes_over_each_hop = 0;
+  double gather_bytes_over_each_hop = 0;
+  // The time with nothing else on the links, by the collectives' cost model: of the reduction, and of the
+  // allgather. No value: the time follows from the ring's bytes and rates.
   std::optional<double> seconds_alone;
-
-  // 2 (n - 1) / n of the bytes, for n owners.
-  double bytes_over_each_hop() const;
+  std::optional<double> gather_seconds_alone;
 };
 
-// A range of units with one set of owners, from which reductions are made. `workers`, `owners` and
-// `hops` are as in Reduction.
+// A range of units with one set of owners, from which reductions are made. `workers`, `owners`
+// and `hops` are as in Reduction.
 struct OwnedRange {
   std::vector<int> workers;
   training::UnitRange units;
@@ -41,6 +52,8 @@ struct OwnedRange {
   std::vector<Hop> hops;
   // Each node with owners once. A node may be named by the one that stands for its class.
   std::vector<int> nodes;
+  // The smallest part of the optimizer's states that an owner keeps; 1: states are whole.
+  double least_share = 1;
 };
 
 // One reduction for each range or, if gradients overlap with the backward, for each bucket of it. The

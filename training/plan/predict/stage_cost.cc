@@ -48,15 +48,36 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   cost.backward = calibrated(inputs, profiled, key, [](const LayerCost& layer) { return layer.backward(); });
   // The calibration knows the backward as a whole; its parts keep the profile's proportion.
   cost.weight_gradient = cost.backward * profiled.weight_gradient / profiled.backward();
-  cost.update = inputs.calibration.update * profiled.update;
+  cost.update = profiled.update;
   cost.parameter_bytes = kind.parameter_bytes.at(tensor_parallel);
   cost.activation_bytes = profiled.activation_bytes;
+  cost.recomputed_attention = profiled.recomputed_attention;
+  // Scaled as the backward is, of which it becomes a part.
+  if (cost.recomputed_attention)
+    cost.recomputed_attention->more_seconds *= cost.backward / profiled.backward();
   return cost;
 }
 
 int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size) {
   return unit == 0 ? 0 : model.unit(unit - 1).output_bytes * micro_batch_size;
 }
+
+namespace {
+
+// Both uses of a tied matrix are profiled with all of it. A stage with both holds it, and updates it, once.
+void take_tied_part(const Model& model, int unit, training::UnitRange range, int tensor_parallel,
+                    UnitCost& cost) {
+  const bool is_head = unit + 1 == model.num_units();
+  if (!model.has_tied_unit() || (unit != 0 && !is_head)) return;
+  const int64_t tied = model.tied_parameter_bytes.at(tensor_parallel);
+  cost.tied_part = static_cast<double>(tied) / static_cast<double>(cost.parameter_bytes);
+  if (!is_head || range.first > 0) return;
+  cost.update *= 1 - cost.tied_part;
+  cost.parameter_bytes -= tied;
+  cost.tied_part = 0;
+}
+
+}  // namespace
 
 StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const training::Layout& layout,
                      training::Position position) {
@@ -66,6 +87,7 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   const training::UnitRange range = layout.units_of(position);
   // Unit 0 is the embedding, which is not a layer and is never recomputed.
   const int first_layer = std::max(range.first, 1);
+  const int recomputed_layers = stage.recomputed_of(position.chunk);
   StageCost cost;
   const LayerKind* previous = nullptr;
   UnitCost profiled;
@@ -76,7 +98,16 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
       profiled = unit_cost(inputs, device, kind, stage.tensor_parallel, replica.micro_batch_size);
     previous = &kind;
     UnitCost& added = cost.units.emplace_back(profiled);
-    if (unit >= first_layer && unit < first_layer + stage.recomputed_layers) {
+    take_tied_part(inputs.model, unit, range, stage.tensor_parallel, added);
+    const bool recomputed = unit >= first_layer && unit < first_layer + recomputed_layers;
+    if (recomputed && stage.attention_only) {
+      // check_plan() has seen to it that the profile has it.
+      const RecomputedAttention& attention = *added.recomputed_attention;
+      added.backward += attention.more_seconds;
+      cost.recomputed_bytes =
+          std::max(cost.recomputed_bytes, added.activation_bytes - attention.activation_bytes);
+      added.activation_bytes = attention.activation_bytes;
+    } else if (recomputed) {
       // A recomputed layer runs its forward again before its backward and keeps its input only. One
       // layer at a time is computed again, so the largest one determines the extra memory.
       added.backward += added.forward;
@@ -95,13 +126,21 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   return cost;
 }
 
-double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
-                          int in_flight) {
+double StageMemory::bytes(const PredictionInputs& inputs) const {
   const Calibration& calibration = inputs.calibration;
-  return inputs.model.state_factor * static_cast<double>(cost.parameter_bytes) +
-         calibration.activation * (in_flight * static_cast<double>(cost.activation_bytes) +
-                                   static_cast<double>(cost.recomputed_bytes)) +
+  const auto parameters = static_cast<double>(parameter_bytes);
+  return inputs.model.state_factor * parameters -
+         inputs.model.optimizer_factor * (parameters - updated_bytes) +
+         calibration.activation * (activation_bytes + static_cast<double>(recomputed_bytes)) +
          calibration.fixed_bytes + calibration.peer_bytes * (tensor_parallel - 1);
+}
+
+double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
+                          int in_flight, double state_share) {
+  return StageMemory{cost.parameter_bytes, in_flight * static_cast<double>(cost.activation_bytes),
+                     cost.recomputed_bytes, tensor_parallel,
+                     state_share * static_cast<double>(cost.parameter_bytes)}
+      .bytes(inputs);
 }
 
 }  // namespace hdt::plan

@@ -9,23 +9,31 @@
 
 namespace hdt::plan {
 
-// All schedules finish micro-batches in order, so the last micro-batch completes the gradients.
+// All schedules finish the micro-batches of a chunk in order, so the last one completes its gradients.
 bool StepSimulation::completes_gradients(int index, const training::PipelineStep& step) const {
   return plan_.runtime.overlap_gradients &&
          step.micro_batch + 1 == plan_.replicas[layout_.position_of(index).replica].micro_batches;
 }
 
-// Notes when each reduction gets this worker's part: during the computation that begins now. It goes
-// from the last unit to the first and takes `seconds` of each. The part of a reduction is complete when
-// its first unit is done; what is left then is the work of the units before.
-void StepSimulation::gradients_during(int index, double UnitCost::*seconds) {
+// Notes when each reduction of the chunk's units gets this worker's part: during the computation that begins
+// now. It goes from the last unit to the first and takes `seconds` of each. The part of a reduction is
+// complete when its first unit is done; what is left then is the work of the units before.
+void StepSimulation::gradients_during(Place at, double UnitCost::*seconds) {
+  const int index = at.worker;
   Worker& worker = workers_[index];
-  const training::UnitRange owned = layout_.units_of(layout_.position_of(index));
+  const std::vector<UnitCost>& units = worker.chunks[static_cast<size_t>(at.chunk)].units;
+  training::Position position = layout_.position_of(index);
+  position.chunk = at.chunk;
+  const training::UnitRange owned = layout_.units_of(position);
   for (size_t i = 0; i < reductions_.size(); ++i) {
+    // The gradients of a tied matrix are complete with all others: at the end of the first chunk's backward,
+    // which is the last one. Another reduction has units of one chunk: the next units are on another stage.
+    const bool tied = reductions_[i].units.first == training::kTiedUnit;
+    if (tied ? at.chunk != 0 : !owned.contains(reductions_[i].units.first)) continue;
     if (std::ranges::find(reductions_[i].workers, index) == reductions_[i].workers.end()) continue;
     double left = 0;
     for (int unit = owned.first; unit < reductions_[i].units.first; ++unit)
-      left += worker.cost.units[unit - owned.first].*seconds;
+      left += units[static_cast<size_t>(unit - owned.first)].*seconds;
     worker.gradients.emplace_back(left, static_cast<int>(i));
   }
   std::ranges::sort(worker.gradients);
@@ -51,13 +59,20 @@ double StepSimulation::next_gradient(const Worker& worker) const {
 void StepSimulation::gradient_ready(int index) {
   if (--running_[index].missing > 0) return;
   running_[index].started = now_;
+  start_of_owners(index, false);
+}
+
+void StepSimulation::start_of_owners(int index, bool gather) {
   const Reduction& reduction = reductions_[index];
-  const int id = reduction.seconds_alone ? network_.start_timed(reduction.hops, *reduction.seconds_alone)
-                                         : network_.start(TransferKind::kAllreduce, reduction.hops,
-                                                          reduction.bytes_over_each_hop(), reduction.bytes,
-                                                          inputs_.calibration.allreduce);
+  const auto& seconds = gather ? reduction.gather_seconds_alone : reduction.seconds_alone;
+  const double bytes = gather ? reduction.gather_bytes : reduction.bytes;
+  const double over_each_hop = gather ? reduction.gather_bytes_over_each_hop : reduction.bytes_over_each_hop;
+  const int id = seconds ? network_.start_timed(reduction.hops, *seconds)
+                         : network_.start(TransferKind::kAllreduce, reduction.hops, over_each_hop, bytes,
+                                          inputs_.calibration.allreduce);
   for (const int worker : reduction.workers) communicate(worker, 1);
-  transfers_[id] = {nullptr, index, {0, SpanKind::kReduction, index, now_, now_}};
+  const SpanKind kind = gather ? SpanKind::kGather : SpanKind::kReduction;
+  transfers_[id] = {nullptr, index, gather, {0, kind, index, now_, now_}};
 }
 
 bool StepSimulation::finish_reductions(int index) {
@@ -104,7 +119,14 @@ bool StepSimulation::finish_norm(int index) {
     time.bubble += waited - std::min(waited, equal_.norm_seconds);
   }
   worker.waiting_since = -1;
-  compute(index, SpanKind::kUpdate, 0, worker.cost.update);
+  double update = 0;
+  for (size_t chunk = 0; chunk < worker.chunks.size(); ++chunk) {
+    training::Position position = layout_.position_of(index);
+    position.chunk = static_cast<int>(chunk);
+    const Stage& stage = plan_.replicas[position.replica].stages[position.stage];
+    update += equal_.shares.update_seconds(stage, layout_.units_of(position).first, worker.chunks[chunk]);
+  }
+  compute({index, 0}, SpanKind::kUpdate, 0, update);
   worker.phase = Phase::kUpdating;
   return true;
 }

@@ -1,58 +1,77 @@
 // step_messages.cc: what a worker of the step simulation does with messages between stages.
 //
-// The n-th send of a stage is the n-th receive of its neighbour. A send in the background starts its
-// transfer at once and does not hold its stage up. A send that waits for its receiver starts when both
-// ends have come, and holds its stage up until the message has arrived; so NCCL behaves for messages
-// that do not fit its buffers.
+// Where stages have several chunks, the neighbour of the last stage is the first one, with its next chunk.
+// The n-th send of a stage to a neighbour is the n-th receive there. A send in the background starts its
+// transfer at once and does not hold its stage up. A send that waits for its receiver starts when both ends
+// have come, and holds its stage up until the message has arrived; so NCCL behaves for messages that do not
+// fit its buffers.
 #include <algorithm>
 
 #include "training/plan/predict/step_simulation.h"
 
 namespace hdt::plan {
 
-StepSimulation::Message& StepSimulation::message(int sender, bool activation, int micro_batch) {
-  return messages_.at({sender, activation})[micro_batch];
+// A plan's workers are numbered replica by replica, so those of a replica are neighbours.
+StepSimulation::Place StepSimulation::neighbour(Place place, int distance) const {
+  const training::Position position = layout_.position_of(place.worker);
+  const int stages = layout_.replica(position.replica).stages();
+  const int virtual_stage = place.chunk * stages + position.stage + distance;
+  return {place.worker - position.stage + virtual_stage % stages, virtual_stage / stages};
 }
 
-void StepSimulation::start_message(int sender, bool activation, int micro_batch, Message& sent) {
-  const int receiver = activation ? sender + 1 : sender - 1;
-  // A gradient is as large as the activation that it belongs to, the output of the earlier stage. It
+int StepSimulation::receiver_of(const Span& message) const {
+  return neighbour({message.worker, message.chunk}, message.kind == SpanKind::kActivation ? 1 : -1).worker;
+}
+
+StepSimulation::Message& StepSimulation::message(Place sender, bool activation, int micro_batch) {
+  const auto replica = static_cast<size_t>(layout_.position_of(sender.worker).replica);
+  const auto micro_batches = static_cast<size_t>(plan_.replicas[replica].micro_batches);
+  std::vector<Message>& sent = messages_.at({sender.worker, activation});
+  return sent[static_cast<size_t>(sender.chunk) * micro_batches + static_cast<size_t>(micro_batch)];
+}
+
+void StepSimulation::start_message(Place sender, bool activation, int micro_batch, Message& sent) {
+  const Place receiver = neighbour(sender, activation ? 1 : -1);
+  // A gradient is as large as the activation that it belongs to, the output of the earlier virtual stage. It
   // goes the same way in the opposite direction.
-  const auto bytes = static_cast<double>(workers_[activation ? sender : receiver].cost.output_bytes);
-  const training::Position first = layout_.position_of(activation ? sender : receiver);
+  const Place earlier = activation ? sender : receiver;
+  const auto bytes =
+      static_cast<double>(workers_[earlier.worker].chunks[static_cast<size_t>(earlier.chunk)].output_bytes);
+  const training::Position first = layout_.position_of(earlier.worker);
   const Hop& forward = equal_.activations[first.replica][first.stage];
   const int id = network_.start(TransferKind::kMessage, {activation ? forward : EqualReplicas::back(forward)},
                                 bytes, bytes, inputs_.calibration.point_to_point);
   sent.started = now_;
   const SpanKind kind = activation ? SpanKind::kActivation : SpanKind::kGradient;
-  communicate(sender, 1);
-  communicate(receiver, 1);
-  transfers_[id] = {&sent, -1, {sender, kind, micro_batch, now_, now_}};
+  communicate(sender.worker, 1);
+  communicate(receiver.worker, 1);
+  transfers_[id] = {&sent, -1, false, {sender.worker, kind, micro_batch, now_, now_, sender.chunk}};
 }
 
-bool StepSimulation::send(int index, bool activation, int micro_batch) {
-  Worker& worker = workers_[index];
-  Message& sent = message(index, activation, micro_batch);
-  const Worker& owner = activation ? worker : workers_[index - 1];
+bool StepSimulation::send(Place from, bool activation, int micro_batch) {
+  Worker& worker = workers_[from.worker];
+  Message& sent = message(from, activation, micro_batch);
+  const Place earlier = activation ? from : neighbour(from, -1);
+  const StageCost& owner = workers_[earlier.worker].chunks[static_cast<size_t>(earlier.chunk)];
   const auto& background = plan_.runtime.background_send_bytes;
   // The limit is for each device, and the message is that of all devices together.
-  const bool waits_for_receiver = background && owner.cost.output_bytes > *background * worker.devices;
+  const bool waits_for_receiver = background && owner.output_bytes > *background * worker.devices;
   // The first visit posts the message. A send that waits comes back here until the message has arrived.
   if (sent.posted < 0) {
     sent.posted = now_;
-    if (!waits_for_receiver || sent.wanted >= 0) start_message(index, activation, micro_batch, sent);
+    if (!waits_for_receiver || sent.wanted >= 0) start_message(from, activation, micro_batch, sent);
     worker.waiting_since = now_;
     if (waits_for_receiver) return true;
   }
   if (waits_for_receiver && sent.arrived < 0) return false;
-  account_wait(worker, prediction_.workers[index], sent.started);
+  account_wait(worker, prediction_.workers[from.worker], sent.started);
   ++worker.next;
   return true;
 }
 
-bool StepSimulation::receive(int index, bool activation, int micro_batch) {
-  Worker& worker = workers_[index];
-  const int sender = activation ? index - 1 : index + 1;
+bool StepSimulation::receive(Place at, bool activation, int micro_batch) {
+  Worker& worker = workers_[at.worker];
+  const Place sender = neighbour(at, activation ? -1 : 1);
   Message& received = message(sender, activation, micro_batch);
   // The first visit says that the receiver is there, which starts the transfer if the sender has waited
   // for that.
@@ -64,7 +83,7 @@ bool StepSimulation::receive(int index, bool activation, int micro_batch) {
     return true;
   }
   if (received.arrived < 0) return false;
-  account_wait(worker, prediction_.workers[index], received.started);
+  account_wait(worker, prediction_.workers[at.worker], received.started);
   ++worker.next;
   return true;
 }

@@ -28,15 +28,19 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
     const training::Position position = layout_.position_of(index);
     const Replica& replica = plan_.replicas[position.replica];
     const Stage& stage = replica.stages[position.stage];
+    const int chunks = replica.chunks();
     Worker worker;
-    worker.cost = stage_cost(inputs, plan_, layout_, position);
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      worker.chunks.push_back(stage_cost(inputs, plan_, layout_, {position.replica, position.stage, chunk}));
     worker.devices = stage.tensor_parallel;
     const Node& node = inputs.cluster.nodes[inputs.cluster.index_of(stage.node)];
     worker.slowdown = inputs.profile.slowdown_of(node.device);
     worker.steps = steps_of(plan_.runtime.schedule, layout_.replica(position.replica).stages(),
-                            position.stage, replica.micro_batches);
+                            position.stage, replica.micro_batches, chunks);
     // The vectors get their final size here, since TransferUse points into them.
-    for (const bool activation : {true, false}) messages_[{index, activation}].resize(replica.micro_batches);
+    for (const bool activation : {true, false})
+      messages_[{index, activation}].resize(static_cast<size_t>(chunks) *
+                                            static_cast<size_t>(replica.micro_batches));
     workers_.push_back(std::move(worker));
   }
   for (const Reduction& reduction : reductions_) {
@@ -51,6 +55,7 @@ StepSimulation::StepSimulation(const PredictionInputs& inputs, const EqualReplic
 }
 
 Status StepSimulation::run() {
+  start_gathers();
   while (true) {
     // Workers act on each other only through events, so only those that an event has touched can go on.
     // They are sorted so that the result does not depend on the order of events.
@@ -95,14 +100,15 @@ void StepSimulation::next_event() {
       }
       prediction_.spans.push_back(use.span);
     } else {
-      running_[use.reduction].ended = now_;
+      if (!use.gather) running_[use.reduction].ended = now_;
       for (const int worker : reductions_[use.reduction].workers) {
-        --workers_[worker].open_reductions;
+        --(use.gather ? workers_[worker].open_gathers : workers_[worker].open_reductions);
         communicate(worker, -1);
         touched_.push_back(worker);
         use.span.worker = worker;
         prediction_.spans.push_back(use.span);
       }
+      if (use.gather) gather_ended(use.reduction);
     }
     transfers_.erase(found);
   }
@@ -172,30 +178,32 @@ bool StepSimulation::advance(int index) {
 // Sends and receives may have to wait, and then come back here. Computations begin at once.
 bool StepSimulation::take_step(int index, const PipelineStep& step) {
   Worker& worker = workers_[index];
+  const Place place{index, step.chunk};
+  const StageCost& cost = worker.chunks[static_cast<size_t>(step.chunk)];
   switch (step.action) {
     case PipelineAction::kReceiveActivation:
-      return receive(index, true, step.micro_batch);
+      return receive(place, true, step.micro_batch);
     case PipelineAction::kReceiveGradient:
-      return receive(index, false, step.micro_batch);
+      return receive(place, false, step.micro_batch);
     case PipelineAction::kSendActivation:
-      return send(index, true, step.micro_batch);
+      return send(place, true, step.micro_batch);
     case PipelineAction::kSendGradient:
-      return send(index, false, step.micro_batch);
+      return send(place, false, step.micro_batch);
     case PipelineAction::kForward:
-      compute(index, SpanKind::kForward, step.micro_batch, worker.cost.forward);
+      if (step.micro_batch == 0 && !worker.gathers.empty()) return first_forward(place);
+      compute(place, SpanKind::kForward, step.micro_batch, cost.forward);
       break;
     case PipelineAction::kBackward:
-      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::backward);
-      compute(index, SpanKind::kBackward, step.micro_batch, worker.cost.backward);
+      if (completes_gradients(index, step)) gradients_during(place, &UnitCost::backward);
+      compute(place, SpanKind::kBackward, step.micro_batch, cost.backward);
       break;
     case PipelineAction::kInputGradient:
       // The backward's first part is what its second part leaves.
-      compute(index, SpanKind::kInputGradient, step.micro_batch,
-              worker.cost.backward - worker.cost.weight_gradient);
+      compute(place, SpanKind::kInputGradient, step.micro_batch, cost.backward - cost.weight_gradient);
       break;
     case PipelineAction::kWeightGradient:
-      if (completes_gradients(index, step)) gradients_during(index, &UnitCost::weight_gradient);
-      compute(index, SpanKind::kWeightGradient, step.micro_batch, worker.cost.weight_gradient);
+      if (completes_gradients(index, step)) gradients_during(place, &UnitCost::weight_gradient);
+      compute(place, SpanKind::kWeightGradient, step.micro_batch, cost.weight_gradient);
       break;
   }
   // Only computations come here. They have begun, and `busy` holds the worker until they end.
@@ -204,7 +212,8 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
 }
 
 // The entry is for full pace. If the worker communicates, set_pace() adds a later one.
-void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double seconds) {
+void StepSimulation::compute(Place at, SpanKind kind, int micro_batch, double seconds) {
+  const int index = at.worker;
   Worker& worker = workers_[index];
   worker.busy = true;
   worker.work = seconds;
@@ -212,7 +221,7 @@ void StepSimulation::compute(int index, SpanKind kind, int micro_batch, double s
   worker.pace = 1;
   worker.until = now_ + seconds;
   worker.span = prediction_.spans.size();
-  prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until});
+  prediction_.spans.push_back({index, kind, micro_batch, now_, worker.until, at.chunk});
   due_.push({next_gradient(worker), index});
   set_pace(index);
 }

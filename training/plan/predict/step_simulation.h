@@ -2,7 +2,9 @@
 //
 // A worker runs the steps of its schedule in order. Messages and reductions are transfers of the
 // network, so they slow each other down. After its last step a worker waits for the reductions that it
-// takes part in, then for the sum of the norm if the runtime has one, then it updates.
+// takes part in, then for the sum of the norm if the runtime has one, then it updates. With sharded optimizer
+// states it updates its shards, and the parameters come under the first forward of the step after: the step
+// that is played is any of a long run, and so begins with the gathers of the update before it.
 //
 // The simulation alternates between two activities until all workers are done:
 // 1. Every worker that an event has touched goes on as far as it can without time passing.
@@ -45,7 +47,7 @@ class StepSimulation {
   enum class Phase { kSteps, kReducing, kNorm, kUpdating, kDone };
   // The state of one stage of one played replica.
   struct Worker {
-    StageCost cost;
+    std::vector<StageCost> chunks;
     int devices = 1;
     // How many times longer computation takes while the worker communicates.
     double slowdown = 1;
@@ -73,8 +75,21 @@ class StepSimulation {
     double waiting_since = -1;
     // Reductions with this worker that have not ended.
     int open_reductions = 0;
+    // With sharded optimizer states: by chunk and unit of it, the reduction whose gather brings the
+    // parameters that other owners have updated; -1: none does. Empty without them.
+    std::vector<std::vector<int>> gathers;
+    int tied_gather = -1;  // the same of the tied matrix, which all units of the worker wait for
+    // Gathers with this worker that have not ended.
+    int open_gathers = 0;
+    // The units of the chunk that its first forward has computed so far.
+    size_t computed_units = 0;
   };
-  // A message between neighbouring stages. The four times are negative until they have come.
+  // One of the chunks of a worker.
+  struct Place {
+    int worker = 0;
+    int chunk = 0;
+  };
+  // A message between neighbouring virtual stages. The four times are negative until they have come.
   struct Message {
     // The sender has reached its send.
     double posted = -1;
@@ -86,7 +101,7 @@ class StepSimulation {
     // The transfer has ended.
     double arrived = -1;
   };
-  // The state of one of `reductions_`.
+  // The state of one of `reductions_`, or of its gather.
   struct RunningReduction {
     // Owners (of those that are played) whose gradient is not complete. At 0 the transfer begins.
     int missing = 0;
@@ -95,9 +110,11 @@ class StepSimulation {
   };
   // The purpose of a transfer of the network: a message, or else a reduction.
   struct TransferUse {
-    // Points into messages_, whose vectors never grow after the constructor. Null for a reduction.
+    // Points into messages_, whose vectors never grow after the constructor. Null for a reduction and a
+    // gather.
     Message* message = nullptr;
     int reduction = -1;
+    bool gather = false;
     // The span that shows the transfer. Its end is set when the transfer ends.
     Span span;
   };
@@ -112,23 +129,33 @@ class StepSimulation {
   };
   static constexpr int kNorm = -1;
 
-  // Stages of a replica have neighbouring numbers.
-  static int receiver_of(const Span& message) {
-    return message.kind == SpanKind::kActivation ? message.worker + 1 : message.worker - 1;
-  }
+  // The virtual stage behind `place` (distance 1) or before it (-1) in the same replica. There must be one.
+  Place neighbour(Place place, int distance) const;
+  int receiver_of(const Span& message) const;
   // By sender, direction and micro-batch.
-  Message& message(int sender, bool activation, int micro_batch);
+  Message& message(Place sender, bool activation, int micro_batch);
   // Makes one change of a worker's state, if one can be made now. False: it has to wait for an event.
   bool advance(int worker);
+  // Notes which gather brings the parameters of which unit, and starts the first gather of each range.
+  void start_gathers();
+  // The gather of this reduction has ended, and the next one of its range starts.
+  void gather_ended(int reduction);
+  // Whether the chunk's next unit has its parameters.
+  bool has_parameters(const Worker& worker, int chunk) const;
+  // A chunk's first forward: computes the units up to the next one whose parameters are not there, and waits
+  // for those.
+  bool first_forward(Place at);
+  // Begins the transfer of a reduction, or of the allgather of its parameters.
+  void start_of_owners(int reduction, bool gather);
   // The following three: false if the step has to wait.
   bool take_step(int worker, const training::PipelineStep& step);
-  // `activation`: to the next stage; otherwise a gradient to the stage before.
-  bool send(int worker, bool activation, int micro_batch);
-  bool receive(int worker, bool activation, int micro_batch);
+  // `activation`: to the next virtual stage; otherwise a gradient to the one before.
+  bool send(Place from, bool activation, int micro_batch);
+  bool receive(Place at, bool activation, int micro_batch);
   // Begins a computation of `seconds` at full pace, and its span.
-  void compute(int worker, SpanKind kind, int micro_batch, double seconds);
+  void compute(Place at, SpanKind kind, int micro_batch, double seconds);
   // Begins the transfer; both ends communicate from now on.
-  void start_message(int sender, bool activation, int micro_batch, Message& sent);
+  void start_message(Place sender, bool activation, int micro_batch, Message& sent);
   // Divides the wait that ends now between exposed_pipeline and bubble.
   void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
   // Closes the span, and lets the worker go on.
@@ -141,10 +168,10 @@ class StepSimulation {
   void happens(int worker);
   // When the worker's next gradient is complete, or when its computation ends if there is none.
   double next_gradient(const Worker& worker) const;
-  // Whether this backward is the worker's last, with gradients reduced while it runs.
+  // Whether this backward is the last one of its chunk, with gradients reduced while it runs.
   bool completes_gradients(int worker, const training::PipelineStep& step) const;
   // Notes when the gradients of the computation that begins now are complete.
-  void gradients_during(int worker, double UnitCost::*seconds);
+  void gradients_during(Place at, double UnitCost::*seconds);
   void gradients_complete(int worker);
   // One more owner's part of a reduction is complete; the last one starts the transfer.
   void gradient_ready(int reduction);
@@ -165,7 +192,10 @@ class StepSimulation {
   const std::vector<Reduction>& reductions_;
   // By index into reductions_.
   std::vector<RunningReduction> running_;
-  // By sender and direction (true: an activation), then micro-batch.
+  // By range: the reductions whose gathers have not started, in falling order.
+  std::vector<std::vector<int>> gathers_left_;
+  std::vector<bool> gathered_;  // by index into reductions_: its gather has ended
+  // By sender and direction (true: an activation), then chunk x the replica's micro-batches + micro-batch.
   std::map<std::pair<int, bool>, std::vector<Message>> messages_;
   // By the network's id: the transfers under way.
   std::map<int, TransferUse> transfers_;

@@ -2,21 +2,24 @@
 #include "training/plan/search/class_search.h"
 
 #include <algorithm>
-#include <queue>
 #include <set>
 #include <tuple>
 
-#include "training/plan/predict/predictor.h"
 #include "training/plan/search/placement.h"
 
 namespace hdt::plan {
 namespace {
 
-// The maximum number of steps that are played to improve the best mix.
-constexpr int kMostImprovements = 300;
-
 // An estimate may be longer than the played step by this factor.
-constexpr double kEstimate = 1.02;
+constexpr double kEstimate = 1.3;
+// A mix whose pipelines alone take longer than the best step by this factor is not placed.
+constexpr double kPipelines = 1.02;
+// Plans that are kept for playing.
+constexpr size_t kMostPlans = 64;
+// Numbers of stages that are tried each by itself; beyond, those that double.
+constexpr size_t kEachLength = 16;
+// With more classes, a mix takes so long that the selections by length and another property are left out.
+constexpr size_t kManyClasses = 500;
 
 // Replicas come in the order that shapes have (search_space.h): those with the larger key first.
 auto order_key(const ReplicaKind& made) {
@@ -25,19 +28,23 @@ auto order_key(const ReplicaKind& made) {
 
 }  // namespace
 
-ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state)
+ClassSearch::ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state,
+                         int fewest_replicas)
     : inputs_(inputs),
       options_(options),
       state_(state),
-      maker_(inputs, options.runtime.schedule, options.recompute) {}
+      fewest_replicas_(fewest_replicas),
+      maker_(inputs, options.runtime.schedule, options.recompute,
+             options.runtime.use_distributed_optimizer ? 1.0 / fewest_replicas : 1),
+      gauge_(inputs, options, state) {}
 
 // Candidates are the shortest mixes of many selections of classes: one search over all classes would
 // find only the mix with the best estimate, and estimates leave out reductions.
 bool ClassSearch::run() {
-  const std::vector<ReplicaKind> all = maker_.all();
+  const std::vector<ReplicaKind> all = maker_.all([this] { return state_.out_of_time(); });
   // No class fits memory: find out how much is missing, for the message.
   if (all.empty()) {
-    note_excess();
+    if (!state_.out_of_time()) note_excess();
     return !maker_.variants().empty();
   }
   std::vector<Candidate> candidates;
@@ -46,7 +53,7 @@ bool ClassSearch::run() {
   const auto add = [&](const auto& condition) {
     std::vector<ReplicaKind> classes;
     std::ranges::copy_if(all, std::back_inserter(classes), condition);
-    if (!classes.empty()) candidates.push_back(shortest_mix(classes));
+    if (!classes.empty() && !state_.out_of_time()) candidates.push_back(shortest_mix(classes));
   };
   add([](const ReplicaKind&) { return true; });
   std::set<int> degrees;
@@ -76,14 +83,29 @@ bool ClassSearch::run() {
   for (const size_t most : {1, 2, 4, 8})
     add([&](const ReplicaKind& made) { return made.kinds.size() <= most; });
   add([](const ReplicaKind& made) { return made.kinds.size() == 2 && made.kinds[0] != made.kinds[1]; });
-  // The best estimate first, so that it cuts off most of the others.
-  std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
-  Uses best;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.seconds >= kEstimate * state_.best_seconds) break;
-    if (play(candidate.uses)) best = candidate.uses;
+  std::set<size_t> lengths;
+  for (const ReplicaKind& made : all) lengths.insert(made.kinds.size());
+  for (const size_t length : lengths) {
+    if (length > kEachLength && (length & (length - 1)) != 0) continue;
+    add([&](const ReplicaKind& made) { return made.kinds.size() == length; });
+    if (all.size() > kManyClasses) continue;
+    // Every replica inside one kind, so that no activation passes between kinds.
+    add([&](const ReplicaKind& made) {
+      return made.kinds.size() == length && made.kinds.front() == made.kinds.back();
+    });
+    for (const int size : sizes)
+      add([&](const ReplicaKind& made) {
+        return made.kinds.size() == length && made.micro_batch_size == size;
+      });
   }
-  if (!best.empty()) improve(std::move(best));
+  std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
+  Candidates pool(inputs_, options_, state_, gauge_,
+                  static_cast<size_t>(plays_on(inputs_.cluster, kMostPlans)));
+  for (const Candidate& candidate : candidates) {
+    if (candidate.seconds >= kPipelines * state_.best_seconds || state_.out_of_time()) break;
+    place(candidate.uses, pool);
+  }
+  pool.play(kEstimate);
   return true;
 }
 
@@ -116,16 +138,7 @@ ClassSearch::Candidate ClassSearch::shortest_mix(const std::vector<ReplicaKind>&
   return {std::move(uses), high};
 }
 
-std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
-  // The replica that ends first with one more micro-batch is on top.
-  // A queue entry: when the replica would end with one more micro-batch.
-  struct Next {
-    double end = 0;
-    size_t replica = 0;
-    bool operator<(const Next& other) const {
-      return std::tie(end, replica) > std::tie(other.end, other.replica);
-    }
-  };
+Plan ClassSearch::plan_of(const Uses& uses, std::vector<std::vector<int>>& kinds) const {
   std::vector<const ReplicaKind*> made;
   for (const Use& use : uses) made.insert(made.end(), use.replicas, &use.made);
   // Too many replicas: keep those with the best rate, in the order that they had.
@@ -135,80 +148,27 @@ std::optional<Plan> ClassSearch::plan_of(const Uses& uses) const {
     made.resize(options_.most_replicas);
     std::ranges::stable_sort(made, std::greater<>(), [](const ReplicaKind* one) { return order_key(*one); });
   }
-  // Gives out the micro-batches. A replica whose micro-batch is larger than the rest of the batch is
-  // out.
-  std::vector<int> counts(made.size(), 0);
-  std::priority_queue<Next> next;
-  for (size_t r = 0; r < made.size(); ++r) next.push({made[r]->fill + made[r]->period, r});
-  int64_t left = options_.global_batch_size;
-  while (left > 0 && !next.empty()) {
-    const Next chosen = next.top();
-    next.pop();
-    const ReplicaKind& one = *made[chosen.replica];
-    if (one.micro_batch_size > left) continue;
-    left -= one.micro_batch_size;
-    ++counts[chosen.replica];
-    next.push({chosen.end + one.period, chosen.replica});
-  }
-  if (left > 0) return std::nullopt;
   Plan plan;
   plan.runtime = options_.runtime;
-  Placement placement(inputs_.cluster);
-  for (size_t r = 0; r < made.size(); ++r) {
-    // A replica without micro-batches is left out; its devices stay unused.
-    if (counts[r] == 0) continue;
-    Replica replica{made[r]->micro_batch_size, counts[r], {}};
-    for (int s = 0, first = 0; s < static_cast<int>(made[r]->kinds.size()); first += made[r]->layers[s++]) {
-      // The devices are there, as the mix has counted them; but a node may have a rest that is too small
-      // for a group.
-      const auto node = placement.take(made[r]->kinds[s], made[r]->tensor_parallel);
-      const auto stage = maker_.fitted(*made[r], s, first, made[r]->layers[s], counts[r]);
-      if (!node || !stage) return std::nullopt;
-      replica.stages.push_back(
-          {made[r]->layers[s], *node, made[r]->tensor_parallel, stage->recomputed_layers});
-    }
-    plan.replicas.push_back(std::move(replica));
+  for (const ReplicaKind* one : made) {
+    plan.replicas.push_back({one->micro_batch_size, 1, {}});
+    for (const int layers : one->layers)
+      plan.replicas.back().stages.push_back({layers, "", one->tensor_parallel});
+    kinds.push_back(one->kinds);
   }
   return plan;
 }
 
-bool ClassSearch::play(const Uses& uses) {
-  std::optional<Plan> plan = plan_of(uses);
-  if (!plan) return false;
-  if (const auto link = missing_link(*plan, inputs_.cluster, inputs_.profile)) {
-    state_.leave_out(*link);
-    return false;
-  }
-  ++state_.predictions;
-  const auto seconds = predict_seconds(inputs_, *plan);
-  return seconds.is_ok() && state_.offer(inputs_, std::move(*plan), seconds.value());
-}
-
-// Hill climbing: the mix's split is the best for the longest stage, and not necessarily for the whole
-// step. Moves between neighbouring stages, in both directions, are tried until a round brings nothing.
-void ClassSearch::improve(Uses uses) {
-  int played = 0;
-  for (bool better = true; better;) {
-    better = false;
-    for (Use& use : uses) {
-      const int stages = static_cast<int>(use.made.layers.size());
-      for (int move = 0; move < 2 * (stages - 1); ++move) {
-        const int from = move / 2 + move % 2;
-        const int to = move / 2 + 1 - move % 2;
-        if (use.made.layers[from] == 1) continue;
-        const ReplicaKind before = use.made;
-        --use.made.layers[from];
-        ++use.made.layers[to];
-        if (played == kMostImprovements) return;
-        // A move that makes the longest stage longer than messages could win back is not played.
-        if (maker_.evaluate(use.made) && use.made.period < kEstimate * before.period && ++played &&
-            play(uses)) {
-          better = true;
-          continue;
-        }
-        use.made = before;
-      }
-    }
+// The devices are there, as the mix has counted them; but a node may have a rest that is too small for a
+// group. Replicas that get no micro-batch leave the plan, and their devices stay unused.
+void ClassSearch::place(const Uses& uses, Candidates& pool) {
+  std::vector<std::vector<int>> kinds;
+  const Plan mix = plan_of(uses, kinds);
+  for (const PlacementRule rule : kPlacementRules) {
+    Plan plan = mix;
+    if (Placement(inputs_.cluster).place(rule, kinds, plan) && gauge_.share_out(plan) &&
+        static_cast<int>(plan.replicas.size()) >= fewest_replicas_)
+      pool.add(std::move(plan));
   }
 }
 

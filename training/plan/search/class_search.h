@@ -4,11 +4,9 @@
 //    process the most samples. The mix of the shortest length that is enough for the global batch
 //    becomes a plan; its micro-batches go one by one to the replica that ends first.
 // 2. That is done with all variants (tensor-parallel degree, micro-batch size) together, with each
-//    variant alone, and with other selections of classes.
-// 3. The plans are played, the one with the shortest estimate first, until the next estimate is longer
-//    than the best step that was played.
-// 4. The best plan is improved: a layer moves from a stage to its neighbour in all replicas of a class,
-//    as long as the steps get shorter.
+//    variant alone, with each number of stages, and with other selections of classes.
+// 3. Each mix is placed in several ways (placement.h). The plans are played in the order of their estimates
+//    (plan_gauge.h), which have reductions and messages over the links that they take.
 //
 // Nothing here is proved to be the best. search.h says so, and how far away the bound is.
 #pragma once
@@ -16,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "training/plan/search/candidates.h"
 #include "training/plan/search/class_mix.h"
 #include "training/plan/search/replica_kind.h"
 #include "training/plan/search/shape_search.h"
@@ -26,8 +25,13 @@ namespace hdt::plan {
 // constructor must outlive it.
 class ClassSearch {
  public:
-  ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state);
-  // False: no device kind of the cluster is profiled for this model.
+  // With sharded optimizer states the memory of a stage depends on how many replicas share them, which is not
+  // known before the mix. So only plans of at least `fewest_replicas` are played, and each stage is taken to
+  // keep that part.
+  ClassSearch(const PredictionInputs& inputs, const SearchOptions& options, SearchState& state,
+              int fewest_replicas = 1);
+  // Plays the plans of the most promising mixes. False: no device kind of the cluster is profiled for this
+  // model.
   bool run();
 
  private:
@@ -41,23 +45,23 @@ class ClassSearch {
   // A mix, and the length of the step in which it processes the global batch.
   struct Candidate {
     Uses uses;
-    double seconds = 0;  // of its step, hardly ever less than is played
+    double seconds = 0;  // of its step, without reductions
   };
   // The shortest step that these classes can make, by estimate.
   Candidate shortest_mix(const std::vector<ReplicaKind>& classes) const;
-  // Nothing if micro-batches cannot be given out, or nodes have no room.
-  std::optional<Plan> plan_of(const Uses& uses) const;
-  // Plays the plan; true if it is the best so far.
-  bool play(const Uses& uses);
-  // Moves single layers as long as the step gets shorter, and plays each improvement.
-  void improve(Uses uses);
+  // The plan without nodes and micro-batches, and the kinds of its stages.
+  Plan plan_of(const Uses& uses, std::vector<std::vector<int>>& kinds) const;
+  // Adds the mix in each placement to the pool.
+  void place(const Uses& uses, Candidates& pool);
   // Finds out how much memory is missing, for the message that nothing fits.
   void note_excess();
 
   const PredictionInputs& inputs_;
   const SearchOptions& options_;
   SearchState& state_;
+  const int fewest_replicas_;
   const ClassMaker maker_;
+  PlanGauge gauge_;
 };
 
 }  // namespace hdt::plan

@@ -54,7 +54,9 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
     // memory refuses the plan then.
     for (int stage = 0, first = 0; stage < stages; first += replica.stages[stage++].layers) {
       const auto fitted = maker.fitted(made, stage, first, replica.stages[stage].layers, count);
-      if (fitted) replica.stages[stage].recomputed_layers = fitted->recomputed_layers;
+      if (!fitted) continue;
+      replica.stages[stage].recomputed_layers = fitted->recomputed_layers;
+      replica.stages[stage].attention_only = fitted->attention_only;
     }
     plan.replicas.push_back(std::move(replica));
   }
@@ -63,8 +65,25 @@ std::optional<Plan> equal_plan(const PredictionInputs& inputs, const SearchOptio
 
 }  // namespace
 
-Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const SearchOptions& options) {
+Result<SearchResult> search_equal_split(const PredictionInputs& all_inputs, const SearchOptions& options) {
+  // With sharded states each is tried, and the faster one is taken.
+  if (options.shard_optimizer) {
+    SearchOptions one = options;
+    one.shard_optimizer = false;
+    Result<SearchResult> whole = search_equal_split(all_inputs, one);
+    one.runtime.use_distributed_optimizer = true;
+    Result<SearchResult> sharded = search_equal_split(all_inputs, one);
+    if (!sharded.is_ok()) return whole.is_ok() ? std::move(whole) : std::move(sharded);
+    const bool keep_whole = whole.is_ok() && whole.value().step_seconds <= sharded.value().step_seconds;
+    SearchResult best = keep_whole ? whole.take() : sharded.take();
+    if (!keep_whole && whole.is_ok()) best.predictions += whole.value().predictions;
+    if (keep_whole) best.predictions += sharded.value().predictions;
+    return best;
+  }
+  const Profile profile = profile_for(options.engine, all_inputs.profile);
+  const PredictionInputs inputs{all_inputs.cluster, all_inputs.model, profile, all_inputs.calibration};
   HDT_RETURN_IF_ERROR(check_profile(inputs.profile, inputs.model));
+  HDT_RETURN_IF_ERROR(check_recompute_choice(inputs, options.recompute));
   const ClassMaker maker(inputs, options.runtime.schedule, options.recompute);
   SearchResult best;
   best.step_seconds = std::numeric_limits<double>::infinity();
@@ -80,6 +99,7 @@ Result<SearchResult> search_equal_split(const PredictionInputs& inputs, const Se
         continue;
       }
       if (!check_plan(*plan, inputs.cluster, inputs.model, inputs.profile).is_ok()) continue;
+      if (!check_runs_on(options.engine, *plan).is_ok()) continue;
       // Memory is checked before the step is played, which takes longer.
       Prediction memory;
       memory.peak_memory_bytes = peak_memory_bytes(inputs, *plan);

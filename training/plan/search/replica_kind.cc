@@ -30,10 +30,12 @@ int64_t ReplicaKind::most_samples(double seconds) const {
 
 // Everything that depends on kinds and variants only is computed once here; a search makes thousands of
 // classes.
-ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bool recompute)
+ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, RecomputeChoice recompute,
+                       double state_share)
     : inputs_(inputs),
       schedule_(schedule),
-      recompute_(recompute && !splits_backward(schedule)),
+      recompute_(splits_backward(schedule) ? RecomputeChoice{} : recompute),
+      state_share_(state_share),
       kinds_(inputs.cluster.node_kinds()) {
   devices_.assign(kinds_.size(), 0);
   nodes_.assign(kinds_.size(), 0);
@@ -57,10 +59,7 @@ ClassMaker::ClassMaker(const PredictionInputs& inputs, ScheduleKind schedule, bo
     bool any = false;
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       // A kind is usable if all layer kinds were profiled, and a node has enough devices for a group.
-      const bool known = std::ranges::all_of(inputs.model.layers, [&](const LayerKind& layer) {
-        return layer.parameter_bytes.contains(variant.first) &&
-               inputs.profile.find({kinds_[kind].device, layer.name, variant.first, variant.second});
-      });
+      const bool known = is_profiled(inputs, kinds_[kind].device, variant.first, variant.second);
       if (!known || workers_[kind][variant.first] == 0) continue;
       any = true;
       costs_.emplace(std::pair{static_cast<int>(kind), variant},
@@ -84,7 +83,7 @@ std::optional<FittedStage> ClassMaker::fitted(const ReplicaKind& made, int stage
                                               int micro_batches, double extra_bytes) const {
   const auto stages = static_cast<int>(made.kinds.size());
   const MemoryLimit limit{memory_[made.kinds[stage]] + extra_bytes, made.tensor_parallel,
-                          most_in_flight(schedule_, stages, stage, micro_batches), recompute_};
+                          most_in_flight(schedule_, stages, stage, micro_batches), recompute_, state_share_};
   // From layers to units: the first stage has the embedding (unit 0) in addition, the last one the head.
   return fit_stage(inputs_, costs(made, stage), stage == 0 ? 0 : first_layer + 1,
                    first_layer + layers + (stage + 1 == stages ? 2 : 1), limit);
@@ -154,7 +153,7 @@ bool ClassMaker::evaluate(ReplicaKind& made) const {
     first += made.layers[index];
     seconds.push_back(cost.forward + cost.backward);
     passing.push_back(seconds.back() - (gradient_goes_ahead ? cost.weight_gradient : 0));
-    update = std::max(update, cost.update);
+    update = std::max(update, state_share_ * cost.update);
   }
   made.period = 0;
   double there_and_back = 0;
@@ -279,7 +278,7 @@ void ClassMaker::for_each_sequence(std::pair<int, int> variant, bool three_or_mo
   if (three_or_more) more(0, 0);
 }
 
-std::vector<ReplicaKind> ClassMaker::all() const {
+std::vector<ReplicaKind> ClassMaker::all(const std::function<bool()>& stop) const {
   // By devices, first kind, degree and micro-batch size. A map keeps the result independent of the order
   // in which classes are found.
   std::map<std::tuple<std::vector<int>, int, int, int>, ReplicaKind> best;
@@ -287,6 +286,7 @@ std::vector<ReplicaKind> ClassMaker::all() const {
     if (!best.empty()) break;
     for (const std::pair<int, int>& variant : variants_) {
       for_each_sequence(variant, three_or_more, [&](const std::vector<int>& kinds) {
+        if (stop()) return;
         std::optional<ReplicaKind> made = make(variant, kinds);
         if (!made) return;
         const auto [entry, added] = best.try_emplace(

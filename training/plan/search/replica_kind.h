@@ -44,8 +44,10 @@ struct ReplicaKind {
 // for each kind and variant. Not changed after the constructor; the inputs' objects must outlive it.
 class ClassMaker {
  public:
+  // `state_share`: the part of its optimizer states that a stage keeps and updates, at most.
   explicit ClassMaker(const PredictionInputs& inputs,
-                      ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward, bool recompute = false);
+                      ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward,
+                      RecomputeChoice recompute = {}, double state_share = 1);
 
   // The variants: pairs (tensor-parallel degree, micro-batch size) that are profiled for some device
   // kind with enough devices a node. All functions below take one of these.
@@ -71,7 +73,8 @@ class ClassMaker {
   // All classes of one or two kinds. Only if none of those fits: the classes of three or more kinds
   // whose numbers of stages are powers of two. Among classes with the same devices, first kind, degree
   // and micro-batch size, only the one with the shortest period is kept.
-  std::vector<ReplicaKind> all() const;
+  // Ends with those so far when `stop` is true.
+  std::vector<ReplicaKind> all(const std::function<bool()>& stop = [] { return false; }) const;
   // Calls `visit` with each sequence of kinds that all() considers.
   void for_each_sequence(std::pair<int, int> variant, bool three_or_more,
                          const std::function<void(const std::vector<int>&)>& visit) const;
@@ -90,7 +93,8 @@ class ClassMaker {
 
   const PredictionInputs inputs_;
   const ScheduleKind schedule_;
-  const bool recompute_;
+  const RecomputeChoice recompute_;
+  const double state_share_;
   const std::vector<Node> kinds_;
   std::vector<std::pair<int, int>> variants_;
   std::vector<int> devices_;

@@ -20,12 +20,16 @@
 
 #include "base/status.h"
 #include "training/plan/describe/plan.h"
+#include "training/plan/predict/recompute_fit.h"
 #include "training/plan/predict/stage_cost.h"
+#include "training/plan/search/engine_limits.h"
 
 namespace hdt::plan {
 
 // With more devices there are too many shapes to look at each.
 constexpr int kMostDevicesOfAllShapes = 12;
+// Up to so many, replicas may have other micro-batch sizes, and workers come in every order on every node.
+constexpr int kMostDevicesOfAllOrders = 6;
 
 // The question, and the limits of the search.
 struct SearchOptions {
@@ -35,22 +39,39 @@ struct SearchOptions {
   int most_replicas = 100'000;
   // The runtime of all plans, except for the schedule if `schedules` names some.
   Runtime runtime;
-  // The schedules to choose from. Empty: that of `runtime` alone.
+  // The schedules to choose from. Empty: that of `runtime` alone. Interleaved plans are made from those of
+  // the others, or, where it is the only one, from plans for 1F1B (interleaved_search.h).
   std::vector<ScheduleKind> schedules;
-  // Stages that lack memory may recompute layers (recomputation.h). Applies only with schedules whose
-  // backward is in one part.
-  bool recompute = false;
+  // What stages that lack memory may recompute (recomputation.h). Applies only with schedules whose backward
+  // is in one part.
+  RecomputeChoice recompute = {};
+  // Plans with sharded optimizer states (Runtime::use_distributed_optimizer) are tried beside those of
+  // `runtime`. They need less memory and update faster; their communication takes longer, but less of it may
+  // be waited for.
+  bool shard_optimizer = false;
   // The budget of the exhaustive search. It ends after so many played steps, or after a thousand times
-  // as many looks at partial plans, with the best plan so far.
+  // as many looks at partial plans, with the best plan so far. Beside other schedules, interleaved plans have
+  // a budget of their own, a tenth of it.
   int64_t most_predictions = 100'000;
+  // The search ends after so many seconds with the best plan so far, but not without one. No value: only the
+  // budget in plays counts, and the result does not depend on the machine.
+  std::optional<double> most_seconds;
+  // Plans that this engine does not run are no plans.
+  Engine engine = Engine::kHdtTrain;
 };
 
-// The knowledge about plans that were not played.
+// The knowledge about plans of one chunk a stage that were not played.
 enum class SearchProof {
-  // All shapes were searched; no plan has a shorter step.
+  // All plans were searched that have one chunk a stage and one tensor-parallel degree; none has a shorter
+  // step.
   kBest,
+  // The neighbours' shapes (search_space.h) were searched; none of their plans has a shorter step. Others
+  // were tried only.
+  kBestOfNeighbours,
   // The search was ended by most_predictions.
   kEndedEarly,
+  // Only interleaved plans were asked for; some were tried (interleaved_search.h).
+  kTried,
   // A large cluster: the plan was put together from classes of equal replicas (class_search.h).
   kNone,
 };
@@ -75,8 +96,10 @@ struct SearchResult {
   std::optional<Plan> runner_up;
   double runner_up_seconds = 0;
   SearchProof proof = SearchProof::kNone;
-  // The number of steps played.
+  // The number of steps played, without those of interleaved plans.
   int64_t predictions = 0;
+  // The number of interleaved plans that were played; no proof speaks of them.
+  int64_t interleaved_plans = 0;
   // Placements that were not played. A machine that stays idle may only lack a link in the profile.
   std::vector<LeftOut> left_out;
 };
@@ -86,9 +109,9 @@ struct SearchResult {
 // micro-batch size that are best for it. Infinite if no node's device kind is profiled.
 double ideal_seconds(const PredictionInputs& inputs, int64_t global_batch_size);
 
-// kConfig with the reason if there is no plan. If nothing fits memory, the message says how much is
-// missing at least, and on which device kind. What was left out is said as well. Runs on the caller's thread;
-// several searches may run at once.
+// kConfig with the reason if there is no plan, or check_recompute_choice() (recomputation.h) refuses the
+// options. If nothing fits memory, the message says how much is missing at least, and on which device kind.
+// What was left out is said as well. Runs on the caller's thread; several searches may run at once.
 Result<SearchResult> search(const PredictionInputs& inputs, const SearchOptions& options);
 
 }  // namespace hdt::plan

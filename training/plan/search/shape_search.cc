@@ -3,6 +3,7 @@
 #include "training/plan/search/shape_search.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/join.h"
 #include "training/engine/schedules.h"
@@ -11,8 +12,24 @@
 #include "training/plan/predict/predictor.h"
 
 namespace hdt::plan {
+namespace {
+
+// A base that is slower than the best plan by this factor is not kept.
+constexpr double kWorthKeeping = 1.5;
+
+}  // namespace
 
 bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double seconds) {
+  if (keep_bases && seconds < kWorthKeeping * best_seconds &&
+      plan.runtime.schedule != ScheduleKind::kInterleaved) {
+    auto& [fastest, base] =
+        bases.try_emplace(shape_text(plan, inputs.cluster), std::numeric_limits<double>::infinity(), Plan{})
+            .first->second;
+    if (seconds < fastest) {
+      fastest = seconds;
+      base = plan;
+    }
+  }
   if (seconds < best_seconds) {
     // The plan that was the best becomes the runner-up, unless the new best has the same shape.
     if (best && shape_text(*best, inputs.cluster) != shape_text(plan, inputs.cluster)) {
@@ -28,6 +45,41 @@ bool SearchState::offer(const PredictionInputs& inputs, Plan plan, double second
     runner_up_seconds = seconds;
   }
   return false;
+}
+
+std::optional<double> SearchState::play(const PredictionInputs& inputs, const SearchOptions& options,
+                                        Plan plan) {
+  if (ended_early) return std::nullopt;
+  if (predictions >= options.most_predictions || out_of_time()) {
+    ended_early = true;
+    return std::nullopt;
+  }
+  if (!check_runs_on(options.engine, plan).is_ok()) return std::nullopt;
+  ++predictions;
+  // A plan that cannot run (its stages wait for each other for ever) is skipped.
+  const auto seconds = predict_seconds(inputs, plan);
+  if (!seconds.is_ok()) return std::nullopt;
+  offer(inputs, std::move(plan), seconds.value());
+  return seconds.value();
+}
+
+bool SearchState::out_of_time() const {
+  return deadline && best && std::chrono::steady_clock::now() >= *deadline;
+}
+
+std::vector<std::pair<double, Plan>> SearchState::fastest_played(size_t most) const {
+  std::vector<const std::pair<double, Plan>*> sorted;
+  for (const auto& [shape, base] : bases) sorted.push_back(&base);
+  std::ranges::stable_sort(sorted, {}, [](const auto* base) { return base->first; });
+  std::vector<std::pair<double, Plan>> fastest;
+  for (size_t i = 0; i < std::min(most, sorted.size()); ++i) fastest.push_back(*sorted[i]);
+  return fastest;
+}
+
+std::vector<Plan> SearchState::fastest_bases(size_t most) const {
+  std::vector<Plan> fastest;
+  for (auto& [seconds, plan] : fastest_played(most)) fastest.push_back(std::move(plan));
+  return fastest;
 }
 
 void SearchState::leave_out(const MissingLink& link) {
@@ -54,28 +106,67 @@ ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& op
     for (const std::string& node : replica.nodes)
       nodes_.back().push_back(&inputs.cluster.nodes[inputs.cluster.index_of(node)]);
     for (const int kind : replica.kinds) {
-      const std::tuple key{kind, shape.tensor_parallel, shape.micro_batch_size};
+      const std::tuple key{kind, shape.tensor_parallel, replica.micro_batch_size};
       if (!state.costs.contains(key))
         state.costs.emplace(
-            key, RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, shape.micro_batch_size));
+            key, RangeCosts(inputs, kinds_[kind].device, shape.tensor_parallel, replica.micro_batch_size));
     }
   }
 }
 
 bool ShapeSearch::can_be_cut() const {
-  return options_.global_batch_size % shape_.micro_batch_size == 0 &&
-         micro_batches() >= static_cast<int64_t>(shape_.replicas.size());
+  int64_t divisor = 0;
+  int64_t least = 0;
+  for (const ReplicaShape& replica : shape_.replicas) {
+    divisor = std::gcd(divisor, int64_t{replica.micro_batch_size});
+    least += replica.micro_batch_size;
+  }
+  return options_.global_batch_size % divisor == 0 && options_.global_batch_size >= least;
 }
 
-void ShapeSearch::balance() {
-  for (size_t replica = 0; replica < shape_.replicas.size(); ++replica)
-    balanced_.push_back(balanced(static_cast<int>(replica)));
+// The split depends on the kinds and the size alone, so replicas of all shapes share it. A step that is
+// shorter than the best one has room for so many samples in each replica; shapes whose replicas have too
+// little room together are done with here.
+bool ShapeSearch::balance() {
+  double samples = 0;
+  for (size_t replica = 0; replica < shape_.replicas.size(); ++replica) {
+    const ReplicaShape& shape = shape_.replicas[replica];
+    std::vector<int> key = shape.kinds;
+    key.insert(key.end(), {shape.micro_batch_size, shape_.tensor_parallel});
+    auto known = state_.balanced.find(key);
+    if (known == state_.balanced.end())
+      known = state_.balanced.emplace(std::move(key), balanced(static_cast<int>(replica))).first;
+    balanced_.push_back(known->second);
+    samples += state_.best_seconds / known->second.first * shape.micro_batch_size;
+  }
+  return samples > static_cast<double>(options_.global_batch_size);
 }
 
 void ShapeSearch::play_first_plan() {
-  if (!can_be_cut() || missing()) return;
-  balance();
+  if (!can_be_cut() || !balance() || missing()) return;
   try_greedy();
+}
+
+std::optional<Plan> ShapeSearch::first_plan() {
+  if (!can_be_cut()) return std::nullopt;
+  if (const auto link = missing()) {
+    state_.leave_out(*link);
+    return std::nullopt;
+  }
+  balance();
+  const std::vector<int64_t> counts = greedy_counts();
+  if (counts.empty()) return std::nullopt;
+  Plan plan;
+  plan.runtime = options_.runtime;
+  for (size_t replica = 0; replica < counts.size(); ++replica) {
+    plan.replicas.push_back(
+        {shape_.replicas[replica].micro_batch_size, static_cast<int>(counts[replica]), {}});
+    for (size_t index = 0; index < shape_.replicas[replica].nodes.size(); ++index) {
+      plan.replicas.back().stages.push_back(
+          {balanced_[replica].second[index], shape_.replicas[replica].nodes[index], shape_.tensor_parallel});
+    }
+  }
+  return plan;
 }
 
 // 1. Links depend on the nodes alone, so one look serves all plans of the shape.
@@ -83,10 +174,11 @@ void ShapeSearch::play_first_plan() {
 // 3. All plans that may be better than the best so far.
 void ShapeSearch::run() {
   if (!can_be_cut()) return;
+  const bool worth = balance();
   if (const auto link = missing()) return state_.leave_out(*link);
-  balance();
+  if (!worth) return;
   std::vector<int64_t> counts;
-  give_out(0, micro_batches(), counts);
+  give_out(0, options_.global_batch_size, counts);
 }
 
 std::optional<MissingLink> ShapeSearch::missing() const {
@@ -100,8 +192,7 @@ std::optional<MissingLink> ShapeSearch::missing() const {
 }
 
 const RangeCosts& ShapeSearch::costs(int replica, int stage) const {
-  return state_.costs.at(
-      {shape_.replicas[replica].kinds[stage], shape_.tensor_parallel, shape_.micro_batch_size});
+  return state_.costs.at({shape_.replicas[replica].kinds[stage], shape_.tensor_parallel, size_of(replica)});
 }
 
 std::pair<int, int> ShapeSearch::units(int stage, int stages, int first_layer, int layers) {
@@ -123,7 +214,7 @@ std::optional<FittedStage> ShapeSearch::fitted(int replica, int index, int first
   const ScheduleKind schedule = options_.runtime.schedule;
   const MemoryLimit limit{static_cast<double>(node.memory_bytes), shape_.tensor_parallel,
                           most_in_flight(schedule, stages, index, static_cast<int>(count)),
-                          options_.recompute && !splits_backward(schedule)};
+                          splits_backward(schedule) ? RecomputeChoice{} : options_.recompute, state_share()};
   const auto [first, end] = units(index, stages, first_layer, layers);
   auto found = fit_stage(inputs_, costs(replica, index), first, end, limit);
   if (found) return found;
@@ -143,7 +234,7 @@ double ShapeSearch::message_seconds(int replica, int stage) const {
   if (!link) return 0;
   int64_t bytes = std::numeric_limits<int64_t>::max();
   for (const LayerKind& kind : inputs_.model.layers) bytes = std::min(bytes, kind.output_bytes);
-  const double message = static_cast<double>(bytes) * shape_.micro_batch_size;
+  const double message = static_cast<double>(bytes) * size_of(replica);
   // A larger message may have a better rate. So the smallest message at the best rate is the lower
   // bound.
   double fastest = 0;
@@ -165,7 +256,7 @@ double ShapeSearch::bound(int replica, const Split& split, int64_t count) {
     if (!stage) return std::numeric_limits<double>::infinity();
     const StageCost& cost = stage->cost;
     if (index == 0) first_update = cost.update;
-    const double update = gradient_goes_ahead ? cost.update : first_update;
+    const double update = least_update_share() * (gradient_goes_ahead ? cost.update : first_update);
     longest =
         std::max(longest, passed + static_cast<double>(count) * (cost.forward + cost.backward) + update);
     layer += split[index];
@@ -206,22 +297,33 @@ std::pair<double, ShapeSearch::Split> ShapeSearch::balanced(int replica) const {
 }
 
 // Each replica gets one micro-batch; each further one goes to the replica that is done first with it.
-void ShapeSearch::try_greedy() {
-  std::vector<Split> splits;
-  std::vector<int64_t> counts;
-  for (const auto& [longest, split] : balanced_) {
-    splits.push_back(split);
-    counts.push_back(1);
-  }
-  for (int64_t left = micro_batches() - static_cast<int64_t>(counts.size()); left > 0; --left) {
-    size_t first = 0;
-    for (size_t replica = 1; replica < counts.size(); ++replica) {
-      if (static_cast<double>(counts[replica] + 1) * balanced_[replica].first <
-          static_cast<double>(counts[first] + 1) * balanced_[first].first)
+// Replicas whose micro-batch is larger than the rest get no more; a rest that fits no replica leaves no
+// counts.
+std::vector<int64_t> ShapeSearch::greedy_counts() const {
+  std::vector<int64_t> counts(balanced_.size(), 1);
+  int64_t left = options_.global_batch_size;
+  for (const ReplicaShape& replica : shape_.replicas) left -= replica.micro_batch_size;
+  const auto end = [&](size_t replica) {
+    return static_cast<double>(counts[replica] + 1) * balanced_[replica].first;
+  };
+  while (left > 0) {
+    std::optional<size_t> first;
+    for (size_t replica = 0; replica < counts.size(); ++replica) {
+      if (shape_.replicas[replica].micro_batch_size <= left && (!first || end(replica) < end(*first)))
         first = replica;
     }
-    ++counts[first];
+    if (!first) return {};
+    ++counts[*first];
+    left -= shape_.replicas[*first].micro_batch_size;
   }
+  return counts;
+}
+
+void ShapeSearch::try_greedy() {
+  std::vector<Split> splits;
+  for (const auto& [longest, split] : balanced_) splits.push_back(split);
+  const std::vector<int64_t> counts = greedy_counts();
+  if (counts.empty()) return;
   for (size_t replica = 0; replica < counts.size(); ++replica) {
     if (bound(static_cast<int>(replica), splits[replica], counts[replica]) >= state_.best_seconds) return;
   }
@@ -235,14 +337,19 @@ void ShapeSearch::give_out(size_t replica, int64_t left, std::vector<int64_t>& c
     return;
   }
   // Each of the other replicas needs one micro-batch.
-  const auto others = static_cast<int64_t>(shape_.replicas.size() - replica - 1);
-  const int64_t least = others == 0 ? left : 1;
-  for (int64_t count = least; count <= left - others && may_look(); ++count) {
+  int64_t others = 0;
+  for (size_t other = replica + 1; other < shape_.replicas.size(); ++other)
+    others += shape_.replicas[other].micro_batch_size;
+  const int64_t size = shape_.replicas[replica].micro_batch_size;
+  const bool last = replica + 1 == shape_.replicas.size();
+  if (last && left % size != 0) return;
+  const int64_t least = last ? left / size : 1;
+  for (int64_t count = least; count * size <= left - others && may_look(); ++count) {
     // The longest stage of the best split bounds all splits from below. It grows with the count, so
     // larger counts need not be tried.
     if (static_cast<double>(count) * balanced_[replica].first >= state_.best_seconds) break;
     counts.push_back(count);
-    give_out(replica + 1, left - count, counts);
+    give_out(replica + 1, left - count * size, counts);
     counts.pop_back();
   }
 }
@@ -291,32 +398,31 @@ void ShapeSearch::extend_split(int replica, int64_t count, int first_layer, Spli
 bool ShapeSearch::may_look() {
   // The budget is given in played steps; a look is much quicker than one.
   constexpr int64_t kLooksPerPrediction = 1000;
-  if (++state_.looks > kLooksPerPrediction * options_.most_predictions) state_.ended_early = true;
+  constexpr int64_t kLooksPerGlance = 4096;  // at the clock
+  ++state_.looks;
+  if (state_.looks > kLooksPerPrediction * options_.most_predictions ||
+      (state_.looks % kLooksPerGlance == 0 && state_.out_of_time()))
+    state_.ended_early = true;
   return !state_.ended_early;
 }
 
 void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64_t>& counts) {
   if (state_.ended_early) return;
-  if (state_.predictions == options_.most_predictions) {
-    state_.ended_early = true;
-    return;
-  }
   Plan plan;
   plan.runtime = options_.runtime;
   for (size_t replica = 0; replica < splits.size(); ++replica) {
-    plan.replicas.push_back({shape_.micro_batch_size, static_cast<int>(counts[replica]), {}});
+    plan.replicas.push_back(
+        {shape_.replicas[replica].micro_batch_size, static_cast<int>(counts[replica]), {}});
     for (int index = 0, layer = 0; index < static_cast<int>(splits[replica].size()); ++index) {
       const int layers = splits[replica][index];
       const auto stage = fitted(static_cast<int>(replica), index, layer, layers, counts[replica]);
       plan.replicas.back().stages.push_back(
           {layers, shape_.replicas[replica].nodes[index], shape_.tensor_parallel, stage->recomputed_layers});
+      plan.replicas.back().stages.back().attention_only = stage->attention_only;
       layer += layers;
     }
   }
-  ++state_.predictions;
-  // A plan that cannot run (its stages wait for each other for ever) is skipped.
-  const auto seconds = predict_seconds(inputs_, plan);
-  if (seconds.is_ok()) state_.offer(inputs_, std::move(plan), seconds.value());
+  state_.play(inputs_, options_, std::move(plan));
 }
 
 }  // namespace hdt::plan

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "training/plan/describe/micro_batch_sizes.h"
 #include "training/plan/describe/toml_fields.h"
 #include "training/plan/describe/toml_files.h"
 
@@ -48,12 +49,26 @@ Status read_measured_runs(const std::string& path, PublishedSet& set) {
     const std::string plan_path = std::filesystem::path(path).parent_path() / run.plan;
     auto plan = read_plan(plan_path);
     if (!plan.is_ok()) return plan.status();
+    for (std::string& warning : derive_micro_batch_sizes(set.profile, set.cluster, plan.value()))
+      set.warnings.push_back(std::move(warning));
     const Status status = check_plan(plan.value(), set.cluster, set.model, set.profile);
     if (!status.is_ok()) return {status.code(), fmt::format("{}: {}", plan_path, status.message())};
     set.rows.push_back(run.measured);
     set.rows.back().plan = plan.take();
   }
   return Status::ok();
+}
+
+std::string measured_runs_toml(const PublishedSet& set, const std::vector<std::string>& plans) {
+  std::string out = fmt::format("name = {}\n", in_quotes(set.name));
+  for (size_t i = 0; i < set.rows.size(); ++i) {
+    const Measurement& row = set.rows[i];
+    out += fmt::format("\n[[run]]\nname = {}\nplan = {}\nstep_seconds = {}\n", in_quotes(row.name),
+                       in_quotes(plans[i]), row.step_seconds);
+    if (row.peak_memory_bytes > 0) out += fmt::format("peak_memory_bytes = {}\n", row.peak_memory_bytes);
+    if (!row.left_out.empty()) out += fmt::format("left_out = {}\n", in_quotes(row.left_out));
+  }
+  return out;
 }
 
 }  // namespace hdt::plan

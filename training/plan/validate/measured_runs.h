@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "training/plan/validate/published_set.h"
@@ -13,5 +14,9 @@ namespace hdt::plan {
 // cluster, model and profile must be there already. Each [[run]] names the file of its plan, relative to
 // the folder of this file. kConfig with file, field and reason.
 Status read_measured_runs(const std::string& path, PublishedSet& set);
+
+// The text of such a file for the set's rows. Row i's plan is in the file plans[i], relative to the folder of
+// the text.
+std::string measured_runs_toml(const PublishedSet& set, const std::vector<std::string>& plans);
 
 }  // namespace hdt::plan

@@ -7,7 +7,10 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/foreign_json.h"
 
@@ -22,6 +25,12 @@ constexpr size_t kMaxPublishedBytes = size_t{64} << 20;
 constexpr const char* kEmbedding = "embedding";
 constexpr const char* kBlock = "transformer";
 constexpr const char* kHead = "head";
+constexpr const char* kParameterBytes = "params_bytes";
+
+// The set's tool (megatron/training.py there) measures one small model: the embedding, two transformer
+// layers and the head. It writes the time of that model's optimizer step beside every layer. A unit's part
+// is in proportion to its parameters.
+constexpr int kProfiledBlocks = 2;
 
 // `where` is the place for the message.
 double positive(const json& value, const std::string& where) {
@@ -55,37 +64,47 @@ std::vector<UnitRange> parts_of(size_t units) {
   return {{kEmbedding, 0, 1}, {kBlock, 1, units - 1}, {kHead, units - 1, units}};
 }
 
-// The coefficients for the largest number of GPUs a node that is there for both ends. Nothing if the
-// pair was not measured.
-std::optional<std::vector<double>> fitted_rate(const json& links, const std::string& zone,
-                                               const std::string& from, const std::string& to) {
-  std::optional<std::vector<double>> best;
-  int most = 0;
+// The coefficients by the number of GPUs of each node that sent at once. Empty if the pair was not
+// measured.
+std::map<int, std::vector<double>> fitted_rates(const json& links, const std::string& zone,
+                                                const std::string& from, const std::string& to) {
+  std::map<int, std::vector<double>> rates;
   const std::string where = "links.json: " + zone + "." + from;
   for (const auto& [count, by_zone] :
        at(at(links, zone, "links.json"), from, "links.json: " + zone).items()) {
     if (!by_zone.contains(zone) || !by_zone.at(zone).contains(to) || !by_zone.at(zone).at(to).contains(count))
       continue;
-    if (std::stoi(count) <= most) continue;
-    most = std::stoi(count);
-    best = by_zone.at(zone).at(to).at(count).at(0).get<std::vector<double>>();
-    if (best->size() != 3) throw BrokenSet(where + ": expected three coefficients");
+    auto fit = by_zone.at(zone).at(to).at(count).at(0).get<std::vector<double>>();
+    if (fit.size() != 3) throw BrokenSet(where + ": expected three coefficients");
+    rates.emplace(std::stoi(count), std::move(fit));
   }
-  return best;
+  return rates;
 }
 
-// A link with 11 points of the fit GB/s = a x^2 + b x + c, with x = log2(message in MiB), from 1 MiB to
-// 1 GiB. The set has no latencies.
-Link link_of_fit(const std::vector<double>& fit, const std::string& where) {
-  Link link;
+// 11 points of the fit GB/s = a x^2 + b x + c, with x = log2(message in MiB), from 1 MiB to 1 GiB.
+std::vector<std::pair<double, double>> points_of_fit(const std::vector<double>& fit,
+                                                     const std::string& where) {
+  std::vector<std::pair<double, double>> points;
   for (int x = 0; x <= 10; ++x) {
     const double rate = fit[0] * x * x + fit[1] * x + fit[2];
-    link.bandwidth.emplace_back(std::ldexp(1048576.0, x), 1e9 * positive(json(rate), where));
+    points.emplace_back(std::ldexp(1048576.0, x), 1e9 * positive(json(rate), where));
   }
+  return points;
+}
+
+// The set has no latencies. Its rates with several GPUs are sums over GPUs, each of which sends a message
+// of its own. The runs sent whole activations from each GPU of a tensor-parallel group to its partner, as
+// DeepSpeed does unless pipelines are partitioned. So a message moves at the rate of one GPU, however many
+// copies of it go beside. The rings of an allreduce are of different gradients, one ring a GPU, and their
+// rates add up.
+Link link_of_fits(const std::map<int, std::vector<double>>& fits, const std::string& where) {
+  Link link;
+  link.bandwidth = points_of_fit(fits.begin()->second, where);
+  if (fits.size() > 1) link.allreduce = points_of_fit(fits.rbegin()->second, where);
   return link;
 }
 
-// The set gives one rate for each pair of device kinds. A pair of equal kinds is the link inside a node
+// The set gives rates for each pair of device kinds. A pair of equal kinds is the link inside a node
 // if there are several kinds, and otherwise the link between nodes.
 void add_links(Profile& profile, const json& links, const std::string& zone,
                const std::vector<std::string>& devices) {
@@ -94,9 +113,9 @@ void add_links(Profile& profile, const json& links, const std::string& zone,
     std::optional<Link> network;
     for (const std::string& to : devices) {
       const std::string where = fmt::format("links.json: {} to {}", from, to);
-      const auto fit = fitted_rate(links, zone, from, to);
-      if (!fit) continue;
-      const Link link = link_of_fit(*fit, where);
+      const auto fits = fitted_rates(links, zone, from, to);
+      if (fits.empty()) continue;
+      const Link link = link_of_fits(fits, where);
       profile.links[{from, to, from == to && devices.size() > 1}] = link;
       if (from != to && (!network || link.bandwidth.back().second > network->bandwidth.back().second))
         network = link;
@@ -149,7 +168,7 @@ Model published_model(const PublishedFiles& files, const std::string& name, size
         };
       };
       kind.parameter_bytes[std::stoi(degree)] =
-          std::llround(mean(part.first, part.end, field("params_bytes")));
+          std::llround(mean(part.first, part.end, field(kParameterBytes)));
       kind.output_bytes = std::llround(mean(part.first, part.end, field("act_output_bytes")));
     }
     model.layers.push_back(std::move(kind));
@@ -162,26 +181,34 @@ Profile published_profile(const PublishedFiles& files, const std::string& model,
   Profile profile;
   profile.name = model;
   const json& sizes = at(files.sizes, model, "llm_info.json");
+  const std::vector<UnitRange> parts = parts_of(units);
   for (const std::string& device : devices) {
     for (const auto& [size, by_degree] : files.profiles.at(model).at(device).items()) {
       for (const auto& [degree, layers] : by_degree.items()) {
         if (!sizes.contains(degree)) continue;
         const std::string where = fmt::format("profiles.json: {}.{}.{}.{}", model, device, size, degree);
-        for (const UnitRange& part : parts_of(units)) {
+        const auto bytes_of = [&, &degree = degree](const UnitRange& part, const char* field) {
+          return mean(part.first, part.end, [&](const std::string& unit) {
+            return positive(at(at(sizes.at(degree), unit, "llm_info.json"), field, "llm_info.json"),
+                            "llm_info.json");
+          });
+        };
+        double profiled_bytes = 0;
+        for (const UnitRange& part : parts)
+          profiled_bytes +=
+              (std::string_view(part.kind) == kBlock ? kProfiledBlocks : 1) * bytes_of(part, kParameterBytes);
+        for (const UnitRange& part : parts) {
           const auto seconds = [&, &layers = layers](size_t index) {
             return mean(part.first, part.end, [&](const std::string& unit) {
               return positive(at(layers, unit, where).at(index), fmt::format("{}.{}", where, unit));
             });
           };
-          const auto kept = [&, &degree = degree](const std::string& unit) {
-            return positive(sizes.at(degree).at(unit).at("act_mem_bytes"), "llm_info.json");
-          };
           // The set has one time for both gradients. Each gets half; schedules that use them separately
           // cannot be compared with this set.
           const double gradient = seconds(1) / 2;
           profile.compute[{device, part.kind, std::stoi(degree), std::stoi(size)}] = {
-              seconds(0), gradient, gradient, seconds(2),
-              std::llround(std::stoi(size) * mean(part.first, part.end, kept))};
+              seconds(0), gradient, gradient, seconds(2) * bytes_of(part, kParameterBytes) / profiled_bytes,
+              std::llround(std::stoi(size) * bytes_of(part, "act_mem_bytes"))};
         }
       }
     }

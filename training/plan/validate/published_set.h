@@ -33,6 +33,8 @@ struct PublishedSet {
   Profile profile;
   Cluster cluster;
   std::vector<Measurement> rows;
+  // Sentences on micro-batch sizes of rows that lie outside of the profile's (micro_batch_sizes.h).
+  std::vector<std::string> warnings = {};
 };
 
 // One set for each folder plans-* of `folder`, in the order of their names. kConfig, with file, field

@@ -31,6 +31,23 @@ void add(ErrorSummary& step, ErrorSummary& memory, const ValidatedRow& row) {
   if (row.has_memory()) add(memory, row.memory_error());
 }
 
+// Whether a measured step lies in the interval around the predicted one.
+bool inside(const UsedCalibration& calibration, const ValidatedRow& row) {
+  const auto interval = step_interval(calibration, row.step_seconds);
+  const double measured = row.measured->step_seconds;
+  return interval && interval->low <= measured && measured <= interval->high;
+}
+
+// Measured over predicted, of all counted rows but `without`.
+std::vector<double> ratios_of(const std::vector<ValidatedRow>& rows, const Measurement* without = nullptr) {
+  std::vector<double> ratios;
+  for (const ValidatedRow& row : rows) {
+    if (row.measured->left_out.empty() && row.measured != without)
+      ratios.push_back(row.measured->step_seconds / row.step_seconds);
+  }
+  return ratios;
+}
+
 // Quadratic; sets have some dozen rows.
 std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<double> ranks;
@@ -71,19 +88,29 @@ Result<Validation> validate(const PublishedSet& set) {
   Validation validation;
   auto all = fit_calibration(set, counted);
   if (!all.is_ok()) return all.status();
-  // This one has seen all rows. It is for other plans, and predicts only rows that do not count.
+  auto all_elsewhere = fit_calibration(set, counted, FitScope::kElsewhere);
+  if (!all_elsewhere.is_ok()) return all_elsewhere.status();
+  // These have seen all rows. They are for other plans, and predict only rows that do not count.
   validation.calibration = all.value();
+  validation.elsewhere = all_elsewhere.value();
+  validation.limits = limits_hit(all.value());
   for (const Measurement& row : set.rows) {
     std::vector<const Measurement*> others = counted;
     std::erase(others, &row);
     // A row that does not count is in no fit, so the calibration of all rows has not seen it either.
     const auto calibration = row.left_out.empty() ? fit_calibration(set, others) : all;
     if (!calibration.is_ok()) return calibration.status();
+    const auto elsewhere =
+        row.left_out.empty() ? fit_calibration(set, others, FitScope::kElsewhere) : all_elsewhere;
+    if (!elsewhere.is_ok()) return elsewhere.status();
     auto calibrated = predicted_row(set, row, calibration.value());
+    auto with_elsewhere = predicted_row(set, row, elsewhere.value());
     auto from_profile = predicted_row(set, row, {});
     if (!calibrated.is_ok()) return calibrated.status();
+    if (!with_elsewhere.is_ok()) return with_elsewhere.status();
     if (!from_profile.is_ok()) return from_profile.status();
     validation.rows.push_back(calibrated.take());
+    validation.with_elsewhere.push_back(with_elsewhere.take());
     validation.from_profile.push_back(from_profile.take());
   }
   for (const ValidatedRow& row : validation.rows) add(validation.step, validation.memory, row);
@@ -93,6 +120,7 @@ Result<Validation> validate(const PublishedSet& set) {
   std::vector<double> measured;
   for (const ValidatedRow& row : validation.rows) {
     if (!row.measured->left_out.empty()) continue;
+    validation.inside_interval += inside({{}, ratios_of(validation.rows, row.measured), ""}, row) ? 1 : 0;
     predicted.push_back(row.step_seconds);
     measured.push_back(row.measured->step_seconds);
   }
@@ -100,13 +128,44 @@ Result<Validation> validate(const PublishedSet& set) {
   return validation;
 }
 
-CalibrationRecord Validation::record(const std::string& name) const {
-  CalibrationRecord record{name, calibration, {}};
-  for (const ValidatedRow& row : rows) {
-    if (row.measured->left_out.empty())
-      record.ratios.push_back(row.measured->step_seconds / row.step_seconds);
+CalibrationRecord Validation::record(const PublishedSet& set) const {
+  return {set.name,
+          calibration,
+          ratios_of(rows),
+          set.model.name,
+          set.cluster.device_kinds(),
+          elsewhere,
+          ratios_of(with_elsewhere)};
+}
+
+Result<std::vector<Transfer>> validate_transfers(const std::vector<PublishedSet>& sets,
+                                                 const std::vector<Validation>& validations) {
+  std::vector<Transfer> transfers;
+  for (size_t from = 0; from < sets.size(); ++from) {
+    const CalibrationRecord record = validations[from].record(sets[from]);
+    for (size_t to = 0; to < sets.size(); ++to) {
+      if (from == to) continue;
+      const PublishedSet& set = sets[to];
+      const std::vector<std::string> devices = set.cluster.device_kinds();
+      const UsedCalibration used = calibration_for(record, set.model.name, devices);
+      Transfer transfer;
+      transfer.from = from;
+      transfer.to = to;
+      transfer.other_model = record.model != set.model.name;
+      transfer.other_devices = !record.knows(devices);
+      transfer.profile_step = validations[to].profile_step;
+      transfer.profile_memory = validations[to].profile_memory;
+      for (const Measurement& measured : set.rows) {
+        if (!measured.left_out.empty()) continue;
+        const auto row = predicted_row(set, measured, used.factors);
+        if (!row.is_ok()) return row.status();
+        add(transfer.step, transfer.memory, row.value());
+        transfer.inside_interval += inside(used, row.value()) ? 1 : 0;
+      }
+      transfers.push_back(transfer);
+    }
   }
-  return record;
+  return transfers;
 }
 
 }  // namespace hdt::plan

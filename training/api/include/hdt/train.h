@@ -9,9 +9,10 @@
  * batch the same weight, whichever replica it falls to. So a step is that of one process with the same global
  * batch, to rounding.
  *
- * All numbers are fp32. Samples have numbers: step s trains on the samples s * global_batch_size and the next
- * ones, of which each replica takes a range. What a number stands for is the caller's choice, and must be the
- * same on all ranks.
+ * Parameters, activations and their gradients are numbers of one type (hdtTrainConfig_t): fp32, bf16, fp16 or
+ * fp64. Memory of them is `void*` here. Samples have numbers: step s trains on the samples s *
+ * global_batch_size and the next ones, of which each replica takes a range. What a number stands for is the
+ * caller's choice, and must be the same on all ranks.
  *
  * Results and errors: as in hdt.h; hdtTrainGetLastError() has the message of the calling thread's last
  * failure. A step that fails on one rank fails on all ranks within seconds, and the trainer is of no more
@@ -80,30 +81,32 @@ typedef void (*hdtTrainUnitDone_t)(void* engine, int unit);
  * have failed, which fails the step; they must not throw. */
 typedef struct {
   void* context; /* the first argument of each function */
-  /* Floats of all parameters of each unit of this stage, first unit first. */
+  /* The number of all parameters of each unit of this stage, first unit first. */
   const size_t* unit_elements;
-  /* Floats of one sample that come from the stage before, and that go to the one behind; 0: no such stage. */
+  /* The numbers of one sample that come from the stage before, and that go to the one behind; 0: no such
+   * stage. */
   size_t input_elements;
   size_t output_elements;
   /* Computes one micro-batch of `count` samples, whose numbers are in `samples` on the first and the last
-   * stage (NULL on those between, which need none). `input` has count * input_elements floats and is NULL on
-   * the first stage, `output` count * output_elements and NULL on the last. The last stage sets *loss, the
-   * loss summed over what it counts, and *tokens, how many that are; the others leave both as they are. What
-   * backward() needs is kept under `slot` (a small number, used again after the backward). `input` stays
-   * valid and unchanged until then. */
-  int (*forward)(void* context, int slot, const int64_t* samples, size_t count, const float* input,
-                 float* output, double* loss, int64_t* tokens);
+   * stage (NULL on those between, which need none). `input` has count * input_elements numbers and is NULL on
+   * the first stage, `output` count * output_elements and NULL on the last; both are of the parameters' type.
+   * The last stage sets *loss, the loss summed over what it counts, and *tokens, how many that are; the
+   * others leave both as they are. What backward() needs is kept under `slot` (a small number, used again
+   * after the backward). `input` stays valid and unchanged until then. */
+  int (*forward)(void* context, int slot, const int64_t* samples, size_t count, const void* input,
+                 void* output, double* loss, int64_t* tokens);
   /* Adds the derivative of the summed loss of the micro-batch in `slot` to the gradients in memory (see
-   * hdtTrainUnitMemory), and writes that by its input to `input_gradient` (NULL on the first stage).
-   * `output_gradient` is NULL on the last stage, where the derivative of the loss is 1. Calls
-   * unit_done(engine, unit) for every unit, the last one first, as soon as that unit's gradients have been
-   * added. */
-  int (*backward)(void* context, int slot, const float* output_gradient, float* input_gradient,
-                  hdtTrainUnitDone_t unit_done, void* engine);
+   * hdtTrainUnitMemory), and writes that by its input to `input_gradient` (NULL on the first stage); both
+   * have the loss factor in them. `output_gradient` is NULL on the last stage, where the derivative of the
+   * loss is `loss_factor`: 1, or with a loss scale another number; the other stages need not look at it.
+   * Calls unit_done(engine, unit) for every unit, the last one first, as soon as that unit's gradients have
+   * been added. */
+  int (*backward)(void* context, int slot, const void* output_gradient, void* input_gradient,
+                  double loss_factor, hdtTrainUnitDone_t unit_done, void* engine);
   /* Updates the parameters, at the end of a step. The gradients in memory, multiplied by `gradient_scale`,
-   * are those of the mean loss over all tokens of the step, clipped. The engine sets them to 0 before the
-   * next step. Not called if training has diverged. Where it fails, the other ranks have made the step; their
-   * next one fails. */
+   * are those of the mean loss over all tokens of the step, clipped, without the loss factor. The engine sets
+   * them to 0 before the next step. Not called if training has diverged, or if the step is skipped. Where it
+   * fails, the other ranks have made the step; their next one fails. */
   int (*update)(void* context, double gradient_scale);
 } hdtTrainStage_t;
 
@@ -115,24 +118,53 @@ typedef struct {
   /* 1: the loss or the gradient norm is not finite. Nothing was updated, and there is no further step. */
   int diverged;
   int diverged_rank; /* the first whose own part is not finite; -1: only the sum of all parts is not */
+  /* 1: gradients were too large for their type. Nothing was updated; the loss scale falls, and training goes
+   * on with the next step. */
+  int skipped;
+  double loss_scale; /* of this step; 0: the loss is not scaled */
 } hdtTrainStep_t;
 
 /* A rank's part of a training run, from hdtTrainCreate to hdtTrainDestroy. */
 typedef struct hdtTrainer* hdtTrainer_t;
 
+/* How to train, the same on all ranks. Start from HDT_TRAIN_CONFIG_INIT. */
+typedef struct {
+  size_t size;               /* sizeof(hdtTrainConfig_t), for compatibility */
+  double clip_gradient_norm; /* gradients whose norm is larger are scaled down to it; 0: no clipping */
+  /* Of parameters, activations and the gradients of these: HDT_FLOAT32, HDT_BFLOAT16, HDT_FLOAT16 or
+   * HDT_FLOAT64. In HDT_FLOAT64 the sums of the owners of a unit are combined in the order of replicas. */
+  hdtDataType_t parameter_type;
+  /* Of the parameters' gradients in memory, in which they are added up over micro-batches and ranks: the
+   * parameters' type, or HDT_FLOAT32 where that has 16 bits. */
+  hdtDataType_t gradient_type;
+  /* The factor of the loss before its backward. Above 0: always this one. 0: with parameters in HDT_FLOAT16 a
+   * dynamic one, as Megatron's: a step whose gradients are not finite is skipped on all ranks, and the scale
+   * is halved, where `hysteresis` such steps are needed for the first time; after `window` steps without one
+   * it doubles. It does not fall below the minimum: then, and with a constant scale, training has diverged.
+   * With other types 0 is no scale. Scales are from 1e-30 to 1e30. A run that goes on elsewhere begins with
+   * the scale of its last step (hdtTrainStep_t) as the initial one. */
+  double loss_scale;
+  double initial_loss_scale;
+  double min_loss_scale;
+  int64_t loss_scale_window;
+  int64_t loss_scale_hysteresis;
+} hdtTrainConfig_t;
+#define HDT_TRAIN_CONFIG_INIT \
+  { sizeof(hdtTrainConfig_t), 0, HDT_FLOAT32, HDT_FLOAT32, 0, 4294967296.0, 1, 1000, 2 }
+
 /* Makes a trainer. Collective over `comm`, whose ranks are those of the layout: it makes groups of its own,
  * of the classes "pp" (each replica) and "dp" (ranks that hold the same units), and does not use `comm`
- * later. Layout and stage are copied; what stage->context points to must outlive the trainer.
- * `clip_gradient_norm`: gradients whose norm is larger are scaled down to it; 0: no clipping.
- * HDT_ERR_INVALID_ARGUMENT: the layout or a size is wrong. Other codes: of the calls that make groups. */
+ * later. Layout, stage and config are copied; what stage->context points to must outlive the trainer. A
+ * config of NULL is HDT_TRAIN_CONFIG_INIT. HDT_ERR_INVALID_ARGUMENT: the layout, a size or a setting is
+ * wrong. HDT_ERR_MISMATCH: the ranks' configs differ. Other codes: of the calls that make groups. */
 HDT_API hdtResult_t hdtTrainCreate(hdtComm_t comm, const hdtTrainLayout_t* layout,
-                                   const hdtTrainStage_t* stage, double clip_gradient_norm,
+                                   const hdtTrainStage_t* stage, const hdtTrainConfig_t* config,
                                    hdtTrainer_t* trainer);
 
-/* Where the parameters and gradients of one unit of this stage are: unit_elements floats each, valid until
- * the trainer is destroyed. Both are 0 at first: the caller writes start values, the same on all ranks that
- * hold the unit. HDT_ERR_INVALID_ARGUMENT: this stage does not hold the unit. */
-HDT_API hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, float** parameters, float** gradients);
+/* Where the parameters and gradients of one unit of this stage are: unit_elements numbers each, of the types
+ * in the config, valid until the trainer is destroyed. Both are 0 at first: the caller writes start values,
+ * the same on all ranks that hold the unit. HDT_ERR_INVALID_ARGUMENT: this stage does not hold the unit. */
+HDT_API hdtResult_t hdtTrainUnitMemory(hdtTrainer_t trainer, int unit, void** parameters, void** gradients);
 
 /* Runs one step; all ranks call it with the same `step` (from 0), which says what samples it is of.
  * HDT_ERR_MISMATCH: they have not; nothing was updated.

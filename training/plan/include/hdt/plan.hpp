@@ -61,6 +61,8 @@ struct Worker {
 struct Step {
   double seconds = 0;
   std::vector<Worker> workers;  // replica by replica, stage by stage
+  // Sentences on micro-batch sizes that lie outside of the measured ones: how their times were computed.
+  std::vector<std::string> warnings;
 };
 
 // The result of a search.

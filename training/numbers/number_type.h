@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -16,11 +18,31 @@ namespace hdt::training {
 
 // A further type needs a C++ type below, a case in number_type.cc, and its counterparts in libhdt
 // (hdt_messenger.cc) and torch (torch_stage.cc).
-enum class NumberType : uint8_t { kFloat32, kBFloat16 };
+enum class NumberType : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
+inline constexpr NumberType kNumberTypes[] = {NumberType::kFloat32, NumberType::kBFloat16,
+                                              NumberType::kFloat16, NumberType::kFloat64};
 
-// "fp32", "bf16".
+// "fp32", "bf16", "fp16", "fp64".
 const char* number_type_name(NumberType type);
+// The type of that name; nothing: there is none.
+std::optional<NumberType> number_type_of(std::string_view name);
 size_t bytes_of(NumberType type);
+// The type in which the optimizer keeps its states, and in which it updates: fp64 for fp64, fp32 for the
+// rest.
+constexpr NumberType state_type_of(NumberType type) {
+  return type == NumberType::kFloat64 ? NumberType::kFloat64 : NumberType::kFloat32;
+}
+
+// The types of numbers of one training run.
+struct NumberTypes {
+  NumberType parameters = NumberType::kFloat32;  // and activations
+  NumberType gradients = NumberType::kFloat32;   // in memory, where they are added up
+  bool operator==(const NumberTypes&) const = default;
+};
+// Gradients are of the parameters' type, or of the optimizer's states'.
+constexpr bool go_together(const NumberTypes& types) {
+  return types.gradients == types.parameters || types.gradients == state_type_of(types.parameters);
+}
 
 // The upper 16 bits of a float.
 struct BFloat16 {
@@ -36,12 +58,26 @@ struct BFloat16 {
   explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 };
 
+// IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa.
+struct Float16 {
+  uint16_t bits = 0;
+
+  Float16() = default;
+  // Rounds to nearest, ties to even; from 65520 on to infinity. A nan stays one.
+  explicit Float16(float value);
+  explicit operator float() const;
+};
+
 template <typename T>
 struct NumberTypeOf;
 template <>
 struct NumberTypeOf<float> : std::integral_constant<NumberType, NumberType::kFloat32> {};
 template <>
 struct NumberTypeOf<BFloat16> : std::integral_constant<NumberType, NumberType::kBFloat16> {};
+template <>
+struct NumberTypeOf<Float16> : std::integral_constant<NumberType, NumberType::kFloat16> {};
+template <>
+struct NumberTypeOf<double> : std::integral_constant<NumberType, NumberType::kFloat64> {};
 
 template <typename T>
 concept Element = requires {
@@ -116,16 +152,30 @@ using ConstTypedSpan = BasicTypedSpan<const std::byte>;
 // Calls work(elements), where `elements` is the std::span of the values' C++ type.
 template <typename Byte, typename Work>
 decltype(auto) with_elements(BasicTypedSpan<Byte> values, const Work& work) {
-  if (values.type() == NumberType::kBFloat16) return work(values.template as<BFloat16>());
+  switch (values.type()) {
+    case NumberType::kBFloat16:
+      return work(values.template as<BFloat16>());
+    case NumberType::kFloat16:
+      return work(values.template as<Float16>());
+    case NumberType::kFloat64:
+      return work(values.template as<double>());
+    case NumberType::kFloat32:
+      break;
+  }
   return work(values.template as<float>());
 }
 
+// The type that computes with elements of type T without losing digits: double for double, float for the
+// rest.
+template <Element T>
+using ComputedAs = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 // Copies `from` to `to`, which has as many elements, and rounds to nearest (ties to even) where `to` has
-// fewer digits.
+// fewer digits. From fp64 to one of the types of 16 bits it rounds to fp32 first.
 void convert(ConstTypedSpan from, TypedSpan to);
 
-// Memory for parameters, gradients and activations, with the function that frees it. A default-made one is
-// empty.
+// Memory for parameters, gradients, activations and states, with the function that frees it. A default-made
+// one is empty.
 class TypedMemory {
  public:
   using Bytes = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
@@ -140,5 +190,8 @@ class TypedMemory {
   size_t elements_ = 0;
   NumberType type_ = NumberType::kFloat32;
 };
+
+// Zeroed memory of the C++ library.
+TypedMemory plain_memory(NumberType type, size_t elements);
 
 }  // namespace hdt::training
