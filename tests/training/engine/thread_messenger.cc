@@ -35,8 +35,9 @@ class Finished final : public Operation {
 
 }  // namespace
 
-bool ThreadWorld::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
-  return changed_.wait_for(lock, kDeadline, ready);
+bool ThreadWorld::wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                       const std::function<bool()>& ready) {
+  return changed.wait_for(lock, kDeadline, ready);
 }
 
 class ThreadReceive final : public Operation {
@@ -46,11 +47,11 @@ class ThreadReceive final : public Operation {
 
   Status wait() override {
     std::unique_lock lock(world_.mutex_);
-    auto& queue = world_.messages_[way_];
-    if (!world_.wait(lock, [&] { return !queue.empty(); }))
+    ThreadWorld::Queue& queue = world_.queues_[way_];
+    if (!ThreadWorld::wait(queue.arrived, lock, [&] { return !queue.messages.empty(); }))
       return {Code::kTimeout, "receive: no message came"};
-    const ThreadWorld::Message message = std::move(queue.front());
-    queue.pop_front();
+    const ThreadWorld::Message message = std::move(queue.messages.front());
+    queue.messages.pop_front();
     if (message.type != values_.type() || message.bytes.size() != values_.bytes().size())
       return {Code::kMismatch, "receive: another type or size was sent"};
     std::ranges::copy(message.bytes, values_.data());
@@ -76,16 +77,17 @@ class ThreadSum {
       : world_(world), group_(group), combine_(combine) {
     const std::lock_guard lock(world_.mutex_);
     call_ = group_.calls[rank]++;
-    group_.open[call_].contributions[group.member(rank)] = std::move(mine);
-    world_.changed_.notify_all();
+    auto& contributions = group_.open[call_].contributions;
+    contributions[group.member(rank)] = std::move(mine);
+    if (contributions.size() == group_.ranks.size()) group_.complete.notify_all();
   }
 
   Status collect(std::vector<double>& result) {
     std::unique_lock lock(world_.mutex_);
     ThreadWorld::Collective& collective = group_.open[call_];
-    if (!world_.wait(lock, [&] { return collective.contributions.size() == group_.ranks.size(); })) {
+    const auto complete = [&] { return collective.contributions.size() == group_.ranks.size(); };
+    if (!ThreadWorld::wait(group_.complete, lock, complete))
       return {Code::kTimeout, "collective: a member did not come"};
-    }
     result.clear();
     for (const auto& [member, values] : collective.contributions) {
       if (combine_ == nullptr || result.empty()) {
@@ -141,9 +143,9 @@ class ThreadMessenger final : public Messenger {
 
   Result<Pending> send_to_stage(int stage, ConstTypedSpan values) override {
     const std::lock_guard lock(world_.mutex_);
-    world_.messages_[{rank_, peer(stage)}].push_back(
-        {values.type(), {values.bytes().begin(), values.bytes().end()}});
-    world_.changed_.notify_all();
+    ThreadWorld::Queue& queue = world_.queues_[{rank_, peer(stage)}];
+    queue.messages.push_back({values.type(), {values.bytes().begin(), values.bytes().end()}});
+    queue.arrived.notify_one();
     return Pending(std::make_unique<Finished>());
   }
 
@@ -229,10 +231,10 @@ class ThreadMessenger final : public Messenger {
 
 ThreadWorld::ThreadWorld(const Layout& layout) : layout_(layout) {
   const std::vector<OwnerSet> sets = owner_sets(layout);
-  for (const OwnerSet& set : sets) owner_groups_.push_back({set.ranks, {}, {}});
+  for (const OwnerSet& set : sets) owner_groups_.emplace_back().ranks = set.ranks;
   group_of_ = owner_groups(sets);
   for (int rank = 0; rank < layout.world_size(); ++rank) world_.ranks.push_back(rank);
-  replica_groups_.resize(layout.num_replicas());
+  for (int replica = 0; replica < layout.num_replicas(); ++replica) replica_groups_.emplace_back();
   for (const int rank : world_.ranks) replica_groups_[layout.position_of(rank).replica].ranks.push_back(rank);
 }
 
