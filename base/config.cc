@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <optional>
 #include <set>
 
 #include "base/config_keys.h"
+#include "base/host_name.h"
 
 extern char** environ;
 
@@ -110,11 +110,6 @@ std::string chosen_file(const ConfigSources& sources) {
     if (name == "HDT_CONFIG" && !value.empty()) return value;
   }
   return access(sources.system_file.c_str(), F_OK) == 0 ? sources.system_file : "";
-}
-
-std::string host_name() {
-  std::array<char, 65> name{};  // Linux allows 64 bytes
-  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
 }
 
 }  // namespace

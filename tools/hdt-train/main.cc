@@ -56,6 +56,8 @@ int run(TrainFlags& flags, Communicator& world) {
   if (!slow_down.is_ok()) return refuse(rank, slow_down);
   const Result<training::Layout> layout = make_run_layout(flags);
   if (!layout.is_ok()) return refuse(rank, layout.status());
+  const Status placed = warn_of_misplaced_ranks(flags, world);
+  if (!placed.is_ok()) return fail(kExitFailed, fmt::format("rank {}: {}", rank, placed.to_string()));
   // An emulated run has neither data nor a model to save.
   if (!flags.emulate.profile.empty()) {
     const Status status = run_emulated(flags, layout.value(), world);

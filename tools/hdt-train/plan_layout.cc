@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 
+#include "base/host_name.h"
+#include "tools/hdt-train/agreement.h"
 #include "training/plan/describe/toml_files.h"
+#include "training/plan/output/misplaced_ranks.h"
 #include "training/plan/output/plan_export.h"
 
 namespace hdt::tools {
@@ -128,6 +132,24 @@ const plan::Stage& stage_of_plan(const TrainFlags& flags, training::Position pos
 }
 
 }  // namespace
+
+// The names of hosts are asked for without a plan, too: a rank that had no --plan by mistake would leave the
+// others waiting. check_same_run() finds that later.
+Status warn_of_misplaced_ranks(const TrainFlags& flags, Communicator& world) {
+  const Result<std::vector<std::string>> hosts = gather_texts(host_name(), world);
+  if (!hosts.is_ok()) return hosts.status();
+  if (world.rank() != 0 || !flags.plan) return Status::ok();
+  std::vector<plan::RankPlace> places;
+  for (const std::string& host : hosts.value())
+    places.push_back({world.node_of(static_cast<int>(places.size())), host});
+  const std::string misplaced = plan::misplaced_ranks(*flags.plan, places);
+  if (misplaced.empty()) return Status::ok();
+  fmt::print(stderr,
+             "hdt-train: warning: --plan {}: {}; predictions of the plan do not hold for that. hdt-plan "
+             "export prints the command that starts each rank on its stage's node\n",
+             flags.plan_path, misplaced);
+  return Status::ok();
+}
 
 int recomputed_layers(const TrainFlags& flags, const training::Layout& layout, training::Position position) {
   if (flags.plan) {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -21,6 +20,7 @@
 
 #include "base/atomic_file.h"
 #include "base/foreign_text.h"
+#include "base/host_name.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/paths.h"
 
@@ -29,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostHostName = 256;
 constexpr size_t kMostHolderBytes = 1024;
 
 Status remove_tree(const std::string& folder) {
@@ -58,9 +57,7 @@ std::string holder_in(int file) {
 }
 
 Status write_holder(int file, const std::string& path) {
-  std::array<char, kMostHostName> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) return Status::from_errno("no host name", errno);
-  const std::string text = fmt::format("process {} on host {}\n", ::getpid(), host.data());
+  const std::string text = fmt::format("process {} on host {}\n", ::getpid(), host_name());
   if (::ftruncate(file, 0) == 0 &&
       ::pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
     return Status::ok();

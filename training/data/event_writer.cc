@@ -17,6 +17,7 @@
 #include <filesystem>
 
 #include "base/crc32c.h"
+#include "base/host_name.h"
 
 namespace hdt::training {
 namespace {
@@ -91,12 +92,6 @@ void append_record(std::string& out, const std::string& event) {
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
 }
 
 }  // namespace

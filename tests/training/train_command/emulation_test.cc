@@ -58,6 +58,7 @@ TEST_F(Emulation, PlansWithChunksRun) {
   EXPECT_THAT(run.output,
               HasSubstr("rank 3: replica 1, stage 1: 2 layers (1 + 1), 2 x 1 samples on slow (d)"));
   EXPECT_THAT(run.output, HasSubstr("acceleration ratio: "));
+  EXPECT_THAT(run.output, HasSubstr("ranks 0 and 1, whose stages are on nodes 'a' and 'b', run both on '"));
 }
 
 // A device is no faster than alone, so the ratio cannot exceed 100 % where memory is enough.
