@@ -1,7 +1,9 @@
 #include "tests/integration/communicator/rank_threads.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <climits>
 #include <cstdlib>
 #include <latch>
 #include <thread>
@@ -24,6 +26,10 @@ Nodes& Nodes::instance() {
 }
 
 Nodes::Nodes(std::vector<std::string> flags) {
+  // The buffers of one call are those of the next. The C library would give the large ones back to the
+  // kernel, and a quarter of the time of communicator_test would go into taking them again.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
   // The same tests over another backend (tests/integration/backends): the only one, so nothing goes another
   // way unnoticed.
   if (const char* backend = std::getenv("HDT_TEST_BACKEND")) {
