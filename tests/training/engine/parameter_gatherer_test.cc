@@ -21,7 +21,7 @@ namespace {
 // Two replicas, with all layers of each on one stage.
 const Layout kLayout(4, {{{4}, 1, 3}, {{4}, 1, 2}}, RankOrder::kTpPpDp);
 
-TrainerOptions options() {
+TrainerOptions options_of_shards() {
   TrainerOptions result;
   result.learning_rate = {.peak = 0.02, .minimum = 0.02, .warmup_steps = 0, .total_steps = 10};
   result.bucket_elements = 1;  // a bucket a unit
@@ -65,7 +65,7 @@ void run(const std::function<UnitNeeded(Trainer&, UnitNeeded)>& change, bool lat
     Trainer* current = nullptr;
     Asking compute(fake, [&](UnitNeeded needed) { return change(*current, std::move(needed)); });
     const auto messenger = world.messenger(rank);
-    auto trainer = make_trainer(kLayout, shape.vocab, compute, *messenger, options());
+    auto trainer = make_trainer(kLayout, shape.vocab, compute, *messenger, options_of_shards());
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     current = trainer.value().get();
     ASSERT_TRUE(current->step(0).is_ok());
@@ -124,7 +124,7 @@ TEST(ParameterGathererTest, AModelThatDoesNotWaitForAUnitIsAnError) {
       };
     });
     const auto messenger = world.messenger(0);
-    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options());
+    auto trainer = make_trainer(layout, shape.vocab, compute, *messenger, options_of_shards());
     ASSERT_TRUE(trainer.is_ok()) << trainer.status().message();
     const Result<StepResult> step = trainer.value()->step(0);
     ASSERT_FALSE(step.is_ok());

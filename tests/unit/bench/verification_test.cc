@@ -12,7 +12,7 @@ namespace hdt::bench {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr size_t kBytes = 1200;
+constexpr size_t kMessageBytes = 1200;
 
 struct Found {
   int64_t out_of_place = 0;
@@ -25,9 +25,10 @@ Found measure(const Row& row, ThreadGroup::Fault fault = nullptr) {
   Found found;
   std::atomic<int64_t> here = 0;
   group.run([&](Communicator& communicator) {
-    Result<Measurer> measurer = Measurer::make(communicator, {2, 1, true}, kBytes);
+    Result<Measurer> measurer = Measurer::make(communicator, {2, 1, true}, kMessageBytes);
     ASSERT_TRUE(measurer.is_ok());
-    Pattern pattern(row.type, reduces(row.what) ? std::optional(row.op) : std::nullopt, kRanks, 7, kBytes);
+    Pattern pattern(row.type, reduces(row.what) ? std::optional(row.op) : std::nullopt, kRanks, 7,
+                    kMessageBytes);
     const Result<RowResult> result = measurer.value().measure(row, pattern);
     ASSERT_TRUE(result.is_ok());
     here += measurer.value().wrong_here();
@@ -42,7 +43,9 @@ Found measure(const Row& row, ThreadGroup::Fault fault = nullptr) {
 
 class EveryCollectiveAndType : public ::testing::TestWithParam<std::tuple<Collective, hdtDataType_t>> {
  protected:
-  Row row(hdtRedOp_t op) const { return {std::get<0>(GetParam()), kBytes, std::get<1>(GetParam()), op, 1}; }
+  Row row(hdtRedOp_t op) const {
+    return {std::get<0>(GetParam()), kMessageBytes, std::get<1>(GetParam()), op, 1};
+  }
 };
 
 TEST_P(EveryCollectiveAndType, RightResultsCountZero) {
@@ -108,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCollectiveAndType,
 
 TEST(Verification, AReduceThatWritesElsewhereThanTheRootIsFound) {
   const Found found =
-      measure({Collective::kReduce, kBytes, HDT_FLOAT32, HDT_SUM, 1}, [](int rank, const Call& call) {
+      measure({Collective::kReduce, kMessageBytes, HDT_FLOAT32, HDT_SUM, 1}, [](int rank, const Call& call) {
         if (rank == 0) static_cast<float*>(call.recv)[3] += 1;
       });
   EXPECT_EQ(found.out_of_place, 1);
