@@ -4,8 +4,7 @@
 add_library(hdt_flags INTERFACE)
 target_include_directories(hdt_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(hdt_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
-# Beside a sanitizer's checks g++ takes variables for uninitialised that are not; it warns of them there.
-if(HDT_WARNINGS_AS_ERRORS AND (NOT HDT_SANITIZE OR HDT_FUZZ))
+if(HDT_WARNINGS_AS_ERRORS)
   target_compile_options(hdt_flags INTERFACE -Werror)
 endif()
 if(HDT_SANITIZE)

@@ -1,5 +1,7 @@
 // meeting_program.cc: one rank of a job, for tests of how ranks meet.
-//   meeting_program job MARK SECONDS        hdtCommInit, by the variables of the environment
+//   meeting_program job MARK                hdtCommInit, by the variables of the environment
+//   meeting_program held MARK FILE          as job; rank 0 writes FILE when the ranks have met, and they work
+//                                           until it is gone
 //   meeting_program id FILE RANK RANKS MARK rank 0 writes an id to FILE, the others wait for it
 //   meeting_program groups COUNT ENDING     COUNT groups one after the other, then ENDING: destroy, abort or
 //                                           crash
@@ -12,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <string>
 
 #include "hdt/hdt.h"
@@ -34,17 +35,31 @@ int report(hdtResult_t result, int wrong, hdtComm_t comm) {
   return result == HDT_SUCCESS && wrong == 0 ? 0 : 1;
 }
 
-// Calls until every rank's time is over; counts sums that are not this job's.
-hdtResult_t work(hdtComm_t comm, int mark, int seconds, int* wrong) {
+// One sum; counts one that is not this job's.
+hdtResult_t add_up(hdtComm_t comm, int mark, int* wrong) {
   int ranks = 0;
+  int sum = 0;
   hdtCommCount(comm, &ranks);
-  const time_t end = std::time(nullptr) + seconds;
+  const hdtResult_t result = hdtAllReduce(&mark, &sum, 1, HDT_INT32, HDT_SUM, comm, nullptr);
+  if (result == HDT_SUCCESS && sum != ranks * mark) ++*wrong;
+  return result;
+}
+
+// Sums until the file that rank 0 writes is gone.
+hdtResult_t add_up_while(hdtComm_t comm, int mark, const char* file, int* wrong) {
+  hdtResult_t result = add_up(comm, mark, wrong);  // all ranks have met
+  if (result != HDT_SUCCESS) return result;
+  int rank = -1;
+  hdtCommUserRank(comm, &rank);
+  if (rank == 0) {
+    FILE* out = std::fopen(file, "w");
+    if (out == nullptr) std::abort();
+    std::fclose(out);
+  }
   for (int go = 1; go != 0;) {
-    int sum = 0;
-    hdtResult_t result = hdtAllReduce(&mark, &sum, 1, HDT_INT32, HDT_SUM, comm, nullptr);
+    result = add_up(comm, mark, wrong);
     if (result != HDT_SUCCESS) return result;
-    if (sum != ranks * mark) ++*wrong;
-    const int mine = std::time(nullptr) < end ? 1 : 0;
+    const int mine = rank == 0 && ::access(file, F_OK) == 0 ? 1 : 0;
     result = hdtAllReduce(&mine, &go, 1, HDT_INT32, HDT_MAX, comm, nullptr);
     if (result != HDT_SUCCESS) return result;
     if (go != 0) ::usleep(5'000);
@@ -78,12 +93,12 @@ int groups(int count, const std::string& ending) {
   hdtComm_t world = nullptr;
   int wrong = 0;
   hdtResult_t result = hdtCommInit(&world, nullptr);
-  if (result == HDT_SUCCESS) result = work(world, 3, 0, &wrong);
+  if (result == HDT_SUCCESS) result = add_up(world, 3, &wrong);
   for (int i = 0; i < count && result == HDT_SUCCESS; ++i) {
     hdtComm_t comm = nullptr;
     result = hdtCommSplit(world, 0, 0, &comm, nullptr);
     if (result != HDT_SUCCESS) break;
-    result = work(comm, i + 1, 0, &wrong);
+    result = add_up(comm, i + 1, &wrong);
     // The other rank may abort the group as soon as it has its own result.
     if (i % 2 == 1 && result == HDT_ERR_ABORTED) result = HDT_SUCCESS;
     if (i % 2 == 1) hdtCommAbort(comm);
@@ -104,15 +119,19 @@ int main(int count, char** words) {
   hdtResult_t result = HDT_SUCCESS;
   int wrong = 0;
   if (what == "groups" && count == 4) return groups(std::atoi(words[2]), words[3]);
-  if (what == "job" && count == 4) {
+  if (what == "job" && count == 3) {
     result = hdtCommInit(&comm, nullptr);
-    if (result == HDT_SUCCESS) result = work(comm, std::atoi(words[2]), std::atoi(words[3]), &wrong);
+    if (result == HDT_SUCCESS) result = add_up(comm, std::atoi(words[2]), &wrong);
+  } else if (what == "held" && count == 4) {
+    result = hdtCommInit(&comm, nullptr);
+    if (result == HDT_SUCCESS) result = add_up_while(comm, std::atoi(words[2]), words[3], &wrong);
   } else if (what == "id" && count == 6) {
     result = init_by_id(&comm, words[2], std::atoi(words[3]), std::atoi(words[4]));
-    if (result == HDT_SUCCESS) result = work(comm, std::atoi(words[5]), 0, &wrong);
+    if (result == HDT_SUCCESS) result = add_up(comm, std::atoi(words[5]), &wrong);
   } else {
     std::fprintf(stderr,
-                 "usage: meeting_program job MARK SECONDS | id FILE RANK RANKS MARK | groups COUNT ENDING\n");
+                 "usage: meeting_program job MARK | held MARK FILE | id FILE RANK RANKS MARK | groups COUNT "
+                 "ENDING\n");
     return 2;
   }
   const int code = report(result, wrong, comm);

@@ -223,10 +223,8 @@ std::vector<double> PlanGauge::message_load(const Plan& plan) const {
 double PlanGauge::reduction_seconds(const Plan& plan) const {
   const auto replicas = static_cast<double>(plan.replicas.size());
   if (plan.replicas.size() < 2) return 0;
-  struct Ring {
-    std::map<int, double> bytes;  // by node
-  };
-  std::map<std::pair<int, int>, Ring> rings;  // by first layer and number of layers
+  // Of each ring, by first layer and number of layers, the bytes of each node.
+  std::map<std::pair<int, int>, std::map<int, double>> rings;
   for (const Replica& replica : plan.replicas) {
     int first = 0;
     for (size_t s = 0; s < replica.stages.size(); ++s) {
@@ -238,7 +236,7 @@ double PlanGauge::reduction_seconds(const Plan& plan) const {
       if (range != state_.costs.end())
         bytes = static_cast<double>(range->second.range(from, end).parameter_bytes) * stage.tensor_parallel *
                 inputs_.model.gradient_factor();
-      rings[{first, stage.layers}].bytes[node_of(stage)] = bytes;
+      rings[{first, stage.layers}][node_of(stage)] = bytes;
       first += stage.layers;
     }
   }
@@ -246,19 +244,19 @@ double PlanGauge::reduction_seconds(const Plan& plan) const {
   std::vector<double> load(kind_of_.size(), 0);
   const bool one_split = rings.size() == plan.replicas.front().stages.size();
   for (const auto& [range, ring] : rings) {
-    const bool crosses = ring.bytes.size() > 1 || !one_split;
-    const int here = ring.bytes.begin()->first;
-    int other = ring.bytes.size() > 1 ? std::next(ring.bytes.begin())->first : here;
-    if (ring.bytes.size() == 1 && crosses) {
+    const bool crosses = ring.size() > 1 || !one_split;
+    const int here = ring.begin()->first;
+    int other = ring.size() > 1 ? std::next(ring.begin())->first : here;
+    if (ring.size() == 1 && crosses) {
       for (const auto& [unused, all] : rings) {
-        for (const auto& [node, bytes] : all.bytes) other = node != here ? node : other;
+        for (const auto& [node, bytes] : all) other = node != here ? node : other;
       }
     }
     const auto& nodes = inputs_.cluster.nodes;
     const Link* const link = link_between(inputs_.cluster, inputs_.profile, nodes[static_cast<size_t>(here)],
                                           nodes[static_cast<size_t>(other)], here == other);
     if (!link) continue;
-    for (const auto& [node, bytes] : ring.bytes) {
+    for (const auto& [node, bytes] : ring) {
       const double rate = link->allreduce_rate(bytes) * inputs_.calibration.allreduce;
       load[static_cast<size_t>(node)] += 2 * (replicas - 1) / replicas * bytes / rate;
     }
