@@ -14,7 +14,7 @@
 namespace hdt::tools {
 namespace {
 
-constexpr int kMost = 1'000'000;
+constexpr int kMostLayers = 1'000'000;
 
 Status refuse(std::string reason) { return {Code::kInvalidArgument, std::move(reason)}; }
 
@@ -32,7 +32,7 @@ void add_recomputation(CLI::App& app, RecomputeFlags& recompute) {
       ->type_name("NAME");
   app.add_option("--recompute-num-layers", recompute.num_layers,
                  "with block: layers of each stage; a stage that has fewer recomputes all")
-      ->check(whole(1, kMost));
+      ->check(whole(1, kMostLayers));
 }
 
 Status take_recomputation(const RecomputeFlags& recompute, TrainFlags& flags) {

@@ -10,7 +10,7 @@ from daemons import SECONDS, HostileTest, Job, main, wait_for
 
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(1 << 32)))
 USER = 65532
-JOIN_S = 60  # so long a neighbour waits for a rank that ended before it could say that it joins
+JOIN_S = 15  # so long a rank waits for one that ended before it could say that it joins
 
 
 class KilledWhileJoining(HostileTest):
@@ -27,7 +27,7 @@ class KilledWhileJoining(HostileTest):
                 job.tell(rank, "id")
             name, _ = [job.hear(rank) for rank in range(2)]
             for rank in range(2):
-                job.tell(rank, f"join 2 {rank} {name}")
+                job.tell(rank, f"join 2 {rank} {name} {JOIN_S * 1000}")
             time.sleep(dice.uniform(0, 0.15))
             victim = dice.randrange(2)
             job.processes[victim].kill()

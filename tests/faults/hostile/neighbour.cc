@@ -1,7 +1,7 @@
 // neighbour.cc: a rank of a job that works beside attackers, and verifies all it computes. It is driven by
-// lines on standard input, each of which is answered with one: "id"; "join RANKS RANK ID"; "work", which goes
-// on until "stop" comes. The ranks decide together when they stop. Its memory holds what a thief would look
-// for.
+// lines on standard input, each of which is answered with one: "id"; "join RANKS RANK ID [TIMEOUT_MS]"; "work",
+// which goes on until "stop" comes. The ranks decide together when they stop. Its memory holds what a thief
+// would look for.
 #include <grp.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -85,7 +85,7 @@ int work() {
                     std::to_string(round + 1) + " " + std::to_string(wrong) + " " + std::to_string(ms));
     }
     // A user's machine is not filled by one job.
-    ::usleep(2'000);
+    ::usleep(10'000);
   }
 }
 
@@ -101,9 +101,10 @@ int execute(const std::string& text) {
   if (verb == "join") {
     std::string id;
     hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
-    config.timeout_ms = kTimeoutMs;
     config.group_class = "neighbour";
     line >> rank_count >> own_rank >> id;
+    config.timeout_ms = kTimeoutMs;
+    if (int64_t other = 0; line >> other) config.timeout_ms = other;
     return answer(hdtCommInitRank(&comm, rank_count, hdt::id_of(id), own_rank, &config), "");
   }
   if (verb == "work") return work();

@@ -162,6 +162,8 @@ def main():
     if not hasattr(dist, "_reconfigure"):
         print(f"torch {torch.__version__} has no reconfigure()")
         sys.exit(SKIPPED)
+    if sys.argv[2:] == ["asked"]:  # it is there
+        return
     torch.set_num_threads(1)
     store = dist.FileStore(os.environ["MEETING"], len(ALL))
     dist.init_process_group("hdt", store=dist.PrefixStore("torch", store), timeout=TIMEOUT, rank=ME,

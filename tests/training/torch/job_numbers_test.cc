@@ -38,9 +38,9 @@ TEST_F(JobNumbersTest, InBf16OverTwoNodesAsWell) {
   };
   const auto losses_of_one = [&](const std::string& type) {
     const ProgramResult one =
-        run_program(kProgram + kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
-                        scratch_.path("one") + type,
-                    kTimeLimit);
+        run_forked_train(kModel + " --lr 3e-3 --train-iters 20 --micro-batch-size 12 --loss-log " +
+                             scratch_.path("one") + type,
+                         kTimeLimit);
     EXPECT_EQ(one.exit_status, 0) << one.output;
     return read_losses(scratch_.path("one"));
   };
@@ -170,15 +170,13 @@ TEST_F(JobNumbersTest, InFp16OverTwoNodesAsWell) {
       EXPECT_EQ(others[i].at(key), lines[17 + i].at(key)) << key << ", line " << i;
   }
   // One process in fp32 is not far, without a step that is skipped.
-  const ProgramResult half = run_program(
-      kProgram + kModel +
-          " --lr 3e-3 --fp16 --loss-scale 65536 --train-iters 15 --micro-batch-size 12 --loss-log " +
+  const ProgramResult half = run_forked_train(
+      kModel + " --lr 3e-3 --fp16 --loss-scale 65536 --train-iters 15 --micro-batch-size 12 --loss-log " +
           scratch_.path("half"),
       kTimeLimit);
-  const ProgramResult whole =
-      run_program(kProgram + kModel + " --lr 3e-3 --train-iters 15 --micro-batch-size 12 --loss-log " +
-                      scratch_.path("whole"),
-                  kTimeLimit);
+  const ProgramResult whole = run_forked_train(
+      kModel + " --lr 3e-3 --train-iters 15 --micro-batch-size 12 --loss-log " + scratch_.path("whole"),
+      kTimeLimit);
   ASSERT_EQ(half.exit_status, 0) << half.output;
   ASSERT_EQ(whole.exit_status, 0) << whole.output;
   const std::vector<double> of_half = read_losses(scratch_.path("half"));
@@ -188,7 +186,7 @@ TEST_F(JobNumbersTest, InFp16OverTwoNodesAsWell) {
     EXPECT_NEAR(of_half[step], of_whole[step], 3e-3 * of_whole[step]) << "step " << step + 1;
   // A scale that cannot fall ends the run at once.
   const ProgramResult ended =
-      run_program(kProgram + kModel + " --fp16 --loss-scale 1e15 --train-iters 5", kTimeLimit);
+      run_forked_train(kModel + " --fp16 --loss-scale 1e15 --train-iters 5", kTimeLimit);
   EXPECT_EQ(ended.exit_status, 1);
   EXPECT_THAT(ended.output, AllOf(HasSubstr("training diverged at step 1: loss "),
                                   HasSubstr("with the loss scale 1000000000000000, first on rank 0")));

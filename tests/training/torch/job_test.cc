@@ -32,9 +32,9 @@ class JobTest : public JobFixture {
   // Compares with the log "four".
   void expect_losses_of_one_process(int global_batch) {
     const ProgramResult one =
-        run_program(kProgram + kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
-                        " --loss-log " + scratch_.path("one"),
-                    kTimeLimit);
+        run_forked_train(kModel + kFiftySteps + " --micro-batch-size " + std::to_string(global_batch) +
+                             " --loss-log " + scratch_.path("one"),
+                         kTimeLimit);
     ASSERT_EQ(one.exit_status, 0) << one.output;
     const std::vector<double> of_four = read_losses(scratch_.path("four"));
     const std::vector<double> of_one = read_losses(scratch_.path("one"));
@@ -199,12 +199,12 @@ TEST_F(JobTest, FlagsBesideAPlanAreRefused) {
       {" --global-batch-size 9", "has 8 samples a step"},
       {"", "has 2 stages in all, but the job has 1 ranks"}};
   for (const auto& [flags, reason] : wrong) {
-    const ProgramResult run = run_program(kProgram + " " + kText + " --plan " + plan + flags, kTimeLimit);
+    const ProgramResult run = run_forked_train(kText + " --plan " + plan + flags, kTimeLimit);
     EXPECT_EQ(run.exit_status, 2) << flags;
     EXPECT_THAT(run.output, HasSubstr(reason)) << flags;
   }
   std::ofstream(plan, std::ios::app) << "  tensor_parallel = 2\n";
-  const ProgramResult run = run_program(kProgram + " " + kText + " --plan " + plan, kTimeLimit);
+  const ProgramResult run = run_forked_train(kText + " --plan " + plan, kTimeLimit);
   EXPECT_EQ(run.exit_status, 2);
   EXPECT_THAT(run.output, HasSubstr("replica 1.stage 2.tensor_parallel: 2 given; hdt-train has no tensor"));
 }
@@ -231,8 +231,8 @@ TEST_F(JobTest, ReportsEverythingThatWasAskedFor) {
 // A stage keeps keys and values of its own; the text goes past the context of 32 tokens (kModel).
 TEST_F(JobTest, DrawsWhatItsFlagsAllow) {
   const auto sample = [](const std::string& flags) {
-    const ProgramResult run = run_program(
-        kProgram + kModel + " --micro-batch-size 2 --train-iters 5 --sample-tokens 50" + flags, kTimeLimit);
+    const ProgramResult run = run_forked_train(
+        kModel + " --micro-batch-size 2 --train-iters 5 --sample-tokens 50" + flags, kTimeLimit);
     EXPECT_EQ(run.exit_status, 0) << run.output;
     const size_t at = run.output.find("sample:\n");
     EXPECT_NE(at, std::string::npos) << run.output;
@@ -297,7 +297,7 @@ TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
 
 TEST_F(JobTest, WrongUsageIsOneLineAndExitTwo) {
   const auto expect_usage_error = [](const std::string& flags, const std::string& named) {
-    const ProgramResult run = run_program(kProgram + " " + flags, kTimeLimit);
+    const ProgramResult run = run_forked_train(flags, kTimeLimit);
     EXPECT_EQ(run.exit_status, 2) << run.output;
     EXPECT_THAT(run.output, HasSubstr(named));
     EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;

@@ -82,7 +82,7 @@ TEST_F(TrainDatasets, TheLossAfterTheEndOfADocumentDoesNotCount) {
                                         " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 2 "
                                         "--hetero-pipeline-stages 2 1 1 --micro-batch-size 1 "
                                         "--num-micro-batches-per-dp 1 2 1 4",
-                                    ranks(3));
+                                    3);
   ASSERT_EQ(three.exit_status, 0) << three.output;
   EXPECT_EQ(counted("three"), counted("one"));
   const std::vector<double> expected = read_losses(scratch_.path("one"));
@@ -96,9 +96,9 @@ TEST_F(TrainDatasets, DocumentsAreApartOnEveryLayout) {
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < 800; ++i) tokens.push_back(i % 5 == 4 ? 256 : i % 7);
   write_dataset(set("a"), ElementType::kUint16, tokens);
-  const auto losses = [&](const std::string& flags, const std::string& launcher = "") {
+  const auto losses = [&](const std::string& flags, int count = 1) {
     const ProgramResult run = train(
-        " --num-layers 3 --data-path " + set("a") + " --loss-log " + scratch_.path("log") + flags, launcher);
+        " --num-layers 3 --data-path " + set("a") + " --loss-log " + scratch_.path("log") + flags, count);
     EXPECT_EQ(run.exit_status, 0) << run.output;
     const std::vector<double> found = read_losses(scratch_.path("log"));
     EXPECT_EQ(found.size(), 5U);
@@ -108,8 +108,8 @@ TEST_F(TrainDatasets, DocumentsAreApartOnEveryLayout) {
   const std::vector<double> one = losses(reset + " --micro-batch-size 6");
   EXPECT_NE(losses(" --micro-batch-size 6"), one);
   EXPECT_NE(losses(" --reset-position-ids --micro-batch-size 6"), one);
-  const std::vector<double> three = losses(
-      reset + " --micro-batch-size 2 --pipeline-model-parallel-size 3 --global-batch-size 6", ranks(3));
+  const std::vector<double> three =
+      losses(reset + " --micro-batch-size 2 --pipeline-model-parallel-size 3 --global-batch-size 6", 3);
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(three.at(i), one.at(i), 1e-5 * one[i]) << "step " << i;
 }
 

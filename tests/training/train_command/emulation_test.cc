@@ -36,10 +36,9 @@ class Emulation : public ::testing::Test {
     quiet();
     write("model.toml", plan::to_toml(model_));
     write("cluster.toml", plan::to_toml(cluster_));
-    return run_program(ranks(count) + HDT_TRAIN + " --emulate " +
-                           write("profile.toml", plan::to_toml(profile_)) + " --plan " +
-                           write("plan.toml", plan::to_toml(plan_)) + " --train-iters 6" + more,
-                       kTimeLimit);
+    return run_forked_train(" --emulate " + write("profile.toml", plan::to_toml(profile_)) + " --plan " +
+                                write("plan.toml", plan::to_toml(plan_)) + " --train-iters 6" + more,
+                            kTimeLimit, count);
   }
 
   ScratchDirectory scratch_;
@@ -145,8 +144,8 @@ TEST_F(Emulation, ATiedMatrixIsReducedOverTheRanksOfBothUses) {
 // Both uses are measured with the whole matrix, which the model file says.
 TEST_F(Emulation, AProfileOfATiedModelSaysSo) {
   quiet();
-  const ProgramResult run = run_program(
-      std::string(HDT_TRAIN) + " --profile " + scratch_.path("") +
+  const ProgramResult run = run_forked_train(
+      " --profile " + scratch_.path("") +
           " --profile-device fast --profile-micro-batch-sizes 1 --num-layers 1 --hidden-size 32 "
           "--num-attention-heads 4 --ffn-hidden-size 64 --seq-length 16 --tie-embeddings-and-output-weights",
       kTimeLimit);
@@ -198,12 +197,12 @@ TEST_F(Emulation, AProfileIsOfTheTypesOfItsFlags) {
                            Case{" --fp16 --accumulate-allreduce-grads-in-fp32", {kFloat16, kFloat32}, 13, 6},
                            Case{" --bf16", {kBFloat16, kFloat32}, 10, 6},
                            Case{" --bf16 --grad-reduce-in-bf16", {kBFloat16, kBFloat16}, 8, 6}}) {
-    const ProgramResult run =
-        run_program(std::string(HDT_TRAIN) + " --profile " + scratch_.path("") +
-                        " --profile-device fast --profile-micro-batch-sizes 1 --num-layers 1 --hidden-size "
-                        "32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 16" +
-                        each.flags,
-                    kTimeLimit);
+    const ProgramResult run = run_forked_train(
+        " --profile " + scratch_.path("") +
+            " --profile-device fast --profile-micro-batch-sizes 1 --num-layers 1 --hidden-size "
+            "32 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 16" +
+            each.flags,
+        kTimeLimit);
     ASSERT_EQ(run.exit_status, 0) << run.output;
     const Result<plan::Model> model = plan::read_model(scratch_.path("model.toml"));
     ASSERT_TRUE(model.is_ok()) << model.status().message();
@@ -232,7 +231,7 @@ TEST_F(Emulation, OtherFilesAndFlagsThatMeanNothingAreRefused) {
   const std::string profile = scratch_.path("profile.toml");
   const auto refuse = [](const std::string& flags, const std::string& text) {
     quiet();
-    expect_refused(run_program(HDT_TRAIN + flags, kTimeLimit), 2, text);
+    expect_refused(run_forked_train(flags, kTimeLimit), 2, text);
   };
   refuse(" --emulate " + profile, "--emulate: expected --plan");
   refuse(" --emulate-model " + profile, "expected --emulate, which names the profile, found none");

@@ -48,7 +48,7 @@ TEST_F(TrainEvaluation, IsTheSameOnEveryLayoutAndShown) {
                 " --use-tp-pp-dp-mapping --hetero-pipeline-stages 1 2 --hetero-pipeline-stages 2 1 1"
                 " --micro-batch-size 1 --num-micro-batches-per-dp 1 2 1 4" +
                 log("three"),
-            ranks(3));
+            3);
   ASSERT_EQ(four.exit_status, 0) << four.output;
   for (const char* part : {"validation", "test"}) {
     const std::map<int, double> expected = losses("one", part);

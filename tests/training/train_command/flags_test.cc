@@ -86,9 +86,8 @@ TEST(TrainFlags, DropoutIsAProbabilityBelowOne) {
 // Recomputed or not, and on one rank or two: the losses with dropout are the same, and others than without.
 TEST(TrainFlags, DropoutAndRecomputedAttentionChangeNoLayout) {
   const ScratchDirectory scratch;
-  const auto losses = [&](const std::string& name, const std::string& flags,
-                          const std::string& launcher = "") {
-    const ProgramResult run = train(kText + " --loss-log " + scratch.path(name) + flags, launcher);
+  const auto losses = [&](const std::string& name, const std::string& flags, int count = 1) {
+    const ProgramResult run = train(kText + " --loss-log " + scratch.path(name) + flags, count);
     EXPECT_EQ(run.exit_status, 0) << run.output;
     return read_losses(scratch.path(name));
   };
@@ -96,9 +95,8 @@ TEST(TrainFlags, DropoutAndRecomputedAttentionChangeNoLayout) {
   const std::vector<double> one = losses("one", dropout + " --micro-batch-size 6");
   EXPECT_EQ(losses("again", dropout + " --micro-batch-size 6 --recompute-granularity selective"), one);
   EXPECT_NE(losses("none", " --micro-batch-size 6"), one);
-  const std::vector<double> two =
-      losses("two", dropout + " --micro-batch-size 2 --pipeline-model-parallel-size 2 --global-batch-size 6",
-             ranks(2));
+  const std::vector<double> two = losses(
+      "two", dropout + " --micro-batch-size 2 --pipeline-model-parallel-size 2 --global-batch-size 6", 2);
   ASSERT_EQ(two.size(), one.size());
   for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(two[i], one[i], 1e-5 * one[i]) << "step " << i;
 }
@@ -110,7 +108,7 @@ TEST(TrainFlags, RecomputationIsOfEachStageAndUniformOfEveryLayer) {
   EXPECT_THAT(train(kText + full + "uniform").output, HasSubstr("recomputed layers: replica 0: 2\n"));
   // A stage that has fewer recomputes all.
   const ProgramResult stages =
-      train(kText + full + "block --recompute-num-layers 2 --pipeline-model-parallel-size 2", ranks(2));
+      train(kText + full + "block --recompute-num-layers 2 --pipeline-model-parallel-size 2", 2);
   EXPECT_EQ(stages.exit_status, 0) << stages.output;
   EXPECT_THAT(stages.output, HasSubstr("recomputed layers: replica 0: 1 + 1\n"));
   EXPECT_THAT(train(kText + " --micro-batch-size 1").output, Not(HasSubstr("recomputed")));
@@ -136,7 +134,7 @@ TEST(TrainFlags, OfTwoTheLastCounts) {
   const ProgramResult stages = train(kText +
                                          " --use-tp-pp-dp-mapping --micro-batch-size 1 "
                                          "--hetero-pipeline-stages 1 2 --hetero-pipeline-stages 1 2",
-                                     ranks(2));
+                                     2);
   EXPECT_EQ(stages.exit_status, 0) << stages.output;
   EXPECT_THAT(stages.output, HasSubstr("replica 1: 2 layers"));
 }
@@ -145,13 +143,13 @@ TEST(TrainFlags, MegatronsLayoutStringIsTheSplitOfEveryReplica) {
   const ProgramResult run = train(kText +
                                       " --micro-batch-size 1 --pipeline-model-parallel-size 2"
                                       " --pipeline-model-parallel-layout 'Et|tL'",
-                                  ranks(4));
+                                  4);
   EXPECT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("replica 0: 1 + 1 layers"), HasSubstr("replica 1: 1 + 1 layers")));
   expect_refused(train(kText + " --micro-batch-size 1 --pipeline-model-parallel-layout 'Et||tL'"), 2,
                  "--pipeline-model-parallel-layout: stage 2 of 3 holds nothing");
   const ProgramResult alone =
-      train(kText + " --micro-batch-size 1 --pipeline-model-parallel-layout 'Ett|L'", ranks(2));
+      train(kText + " --micro-batch-size 1 --pipeline-model-parallel-layout 'Ett|L'", 2);
   EXPECT_EQ(alone.exit_status, 0) << alone.output;
   EXPECT_THAT(alone.output, HasSubstr("replica 0: 2 + 0 layers"));
 }
@@ -163,7 +161,7 @@ TEST(TrainFlags, DivergenceIsCalledSoWithStepAndRank) {
   EXPECT_THAT(one.output,
               AllOf(HasSubstr("hdt-train: training diverged at step 2: loss "), HasSubstr("first on rank 0"),
                     HasSubstr("Try a smaller --lr"), Not(HasSubstr("not allowed"))));
-  const ProgramResult two = train(diverges + " --pipeline-model-parallel-size 2", ranks(2));
+  const ProgramResult two = train(diverges + " --pipeline-model-parallel-size 2", 2);
   EXPECT_NE(two.exit_status, 0);
   EXPECT_THAT(two.output, HasSubstr("training diverged at step 2: loss "));
   EXPECT_EQ(two.output.find("training diverged"), two.output.rfind("training diverged")) << two.output;
@@ -223,8 +221,8 @@ TEST(TrainFlags, KeysAndValuesOfAGeneratedTextAreAmongWhatANodeNeeds) {
   const std::string large =
       " --num-layers 400 --hidden-size 16384 --ffn-hidden-size 65536 --num-attention-heads 128 --seq-length "
       "8192";
-  const auto needed = [&](const std::string& flags, const std::string& launcher = "") {
-    const ProgramResult run = train(kText + large + flags, launcher);
+  const auto needed = [&](const std::string& flags, int count = 1) {
+    const ProgramResult run = train(kText + large + flags, count);
     EXPECT_EQ(run.exit_status, 1) << run.output;
     std::smatch found;
     EXPECT_TRUE(std::regex_search(run.output, found, std::regex(R"(need ([\d.]+) GiB)"))) << run.output;
@@ -238,7 +236,7 @@ TEST(TrainFlags, KeysAndValuesOfAGeneratedTextAreAmongWhatANodeNeeds) {
   EXPECT_NEAR(needed(" --fp64 --sample-tokens 1") - needed(" --fp64"), 800.0, .02);
   const std::string grouped = " --group-query-attention --num-query-groups 16";
   EXPECT_NEAR(needed(grouped + " --sample-tokens 1") - needed(grouped), 50.0, .02);
-  EXPECT_NEAR(needed(" --sample-tokens 1", ranks(2)) - needed("", ranks(2)), 400.0, .04);
+  EXPECT_NEAR(needed(" --sample-tokens 1", 2) - needed("", 2), 400.0, .04);
   EXPECT_THAT(train(kText + large + " --sample-tokens 1").output,
               AllOf(HasSubstr("and, 400.00 GiB of it, for the keys and values of a generated text"),
                     HasSubstr("generate no text (--sample-tokens 0)")));

@@ -36,9 +36,8 @@ class TrainOutputs : public ::testing::Test {
 };
 
 TEST_F(TrainOutputs, AreTriedBeforeTheFirstStep) {
-  const auto expect_no_step = [&](const std::string& flags, const std::string& text,
-                                  const std::string& launcher = "") {
-    const ProgramResult run = train(flags, launcher);
+  const auto expect_no_step = [&](const std::string& flags, const std::string& text, int count = 1) {
+    const ProgramResult run = train(flags, count);
     EXPECT_EQ(run.exit_status, 1) << run.output;
     EXPECT_THAT(run.output, AllOf(HasSubstr(text), Not(HasSubstr("step 1"))));
   };
@@ -52,8 +51,7 @@ TEST_F(TrainOutputs, AreTriedBeforeTheFirstStep) {
                  "--tensorboard-dir: cannot create the folder ");
   expect_no_step(" --profile " + nowhere(), "--profile: cannot create the folder " + nowhere());
   // Rank 0 writes: the others know as well.
-  expect_no_step(kText + " --micro-batch-size 1 --loss-curve " + nowhere(), "because rank 0 is not ready",
-                 ranks(2));
+  expect_no_step(kText + " --micro-batch-size 1 --loss-curve " + nowhere(), "because rank 0 is not ready", 2);
   EXPECT_EQ(std::distance(fs::directory_iterator(scratch_.path("")), fs::directory_iterator()), 1)
       << "left behind";
 }

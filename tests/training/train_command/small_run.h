@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/training/torch/program.h"
+#include "tests/training/torch/forked_train.h"
 
 namespace hdt::training::testing {
 
@@ -30,9 +31,15 @@ inline void quiet() {
   setenv("HDT_LOG_LEVEL", "error", 1);
 }
 
-inline ProgramResult train(const std::string& flags, const std::string& launcher = "") {
+inline ProgramResult train(const std::string& flags, int count = 1) {
   quiet();
-  return run_program(launcher + HDT_TRAIN + kSmall + flags, kTimeLimit);
+  return run_forked_train(kSmall + flags, kTimeLimit, count);
+}
+
+// For what the program finds beside itself.
+inline ProgramResult train_as_program(const std::string& flags) {
+  quiet();
+  return run_program(HDT_TRAIN + kSmall + flags, kTimeLimit);
 }
 
 // One line, and nothing else.

@@ -1,5 +1,6 @@
 // time_test.cc: what a run shows of its time: shares, the slowest rank, memory, the summary at the end.
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -42,7 +43,7 @@ class TrainTime : public ::testing::Test {
 };
 
 TEST_F(TrainTime, IsInTheLogInTheLineAndInTheSummary) {
-  const ProgramResult run = train(kText + kTwoStages + " --log-interval 1 --loss-log " + log_, ranks(2));
+  const ProgramResult run = train(kText + kTwoStages + " --log-interval 1 --loss-log " + log_, 2);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   const std::vector<nlohmann::json> lines = lines_of(log_);
   ASSERT_EQ(lines.size(), 5U);
@@ -88,7 +89,7 @@ TEST_F(TrainTime, IsInTheLogInTheLineAndInTheSummary) {
 // The wait of a slowed rank follows its processor time, so it is slower on a busy machine, too.
 TEST_F(TrainTime, ARankThatIsSlowedDownIsNamed) {
   const ProgramResult run =
-      train(kText + kTwoStages + " --slow-down 1 1 1 20 --log-interval 1 --loss-log " + log_, ranks(2));
+      train(kText + kTwoStages + " --slow-down 1 1 1 20 --log-interval 1 --loss-log " + log_, 2);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("| slowest rank 1 (replica 0, stage 1): "),
                                 HasSubstr("slowest: rank 1 (replica 0, stage 1) computes ")));
@@ -109,10 +110,17 @@ TEST_F(TrainTime, OneProcessHasNoSlowestRankAndSaysHowLongItsCheckpointsTook) {
 // The files of a profile of the small model on two devices of this machine, and a plan for both.
 class TrainAcceleration : public TrainTime {
  protected:
-  TrainAcceleration() {
-    const ProgramResult measured = train(
-        " --profile " + folder_ + " --profile-device fast slow:2 --profile-micro-batch-sizes 1 2", ranks(2));
+  static void SetUpTestSuite() {
+    measured_ = new ScratchDirectory;
+    const ProgramResult measured = train(" --profile " + measured_->path("lab") +
+                                             " --profile-device fast slow:2 --profile-micro-batch-sizes 1 2",
+                                         2);
     EXPECT_EQ(measured.exit_status, 0) << measured.output;
+  }
+  static void TearDownTestSuite() { delete measured_; }
+
+  TrainAcceleration() {
+    std::filesystem::copy(measured_->path("lab"), folder_);
     write("cluster.toml", node("one", "fast") + node("two", "slow"));
     write_plan("1f1b", 3, "1", "1");
   }
@@ -131,13 +139,15 @@ class TrainAcceleration : public TrainTime {
     std::ofstream(folder_ + "/" + name) << text;
   }
 
+  // No object with a destructor: copies of this process end, too.
+  static inline ScratchDirectory* measured_ = nullptr;
   const std::string folder_ = scratch_.path("lab");
   const std::string plan_ = " --plan " + folder_ + "/plan.toml";
   const std::string profile_ = " --acceleration-profile " + folder_ + "/profile.toml";
 };
 
 TEST_F(TrainAcceleration, IsMeasuredThroughputByWhatTheDevicesReachAlone) {
-  const ProgramResult run = train(kText + plan_ + profile_ + " --loss-log " + log_, ranks(2));
+  const ProgramResult run = train(kText + plan_ + profile_ + " --loss-log " + log_, 2);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   std::smatch found;
   ASSERT_TRUE(std::regex_search(
@@ -158,7 +168,7 @@ TEST_F(TrainAcceleration, IsMeasuredThroughputByWhatTheDevicesReachAlone) {
   for (const char* rank : {"rank 0: computes ", "rank 1: computes "})
     EXPECT_THAT(run.output, HasSubstr(rank));
   // Without a profile the run says that it lacks one.
-  const ProgramResult without = train(kText + plan_, ranks(2));
+  const ProgramResult without = train(kText + plan_, 2);
   EXPECT_THAT(without.output, HasSubstr("acceleration ratio: not known without --plan"));
 }
 
@@ -167,7 +177,7 @@ TEST_F(TrainAcceleration, OfARankIsThatOfAllItsChunks) {
   const auto profiled = [&](const std::string& schedule, const std::string& first,
                             const std::string& second) {
     write_plan(schedule, 4, first, second);
-    const ProgramResult run = train(kText + plan_ + profile_, ranks(2));
+    const ProgramResult run = train(kText + plan_ + profile_, 2);
     EXPECT_EQ(run.exit_status, 0) << run.output;
     std::vector<std::string> seconds;
     for (const char* rank : {"0", "1"})
@@ -182,7 +192,7 @@ TEST_F(TrainAcceleration, OfARankIsThatOfAllItsChunks) {
 
 TEST_F(TrainAcceleration, OfAnotherModelOrOtherDevicesIsRefusedBeforeTheFirstStep) {
   const auto expect_no_step = [&](const std::string& flags, const std::string& text) {
-    const ProgramResult run = train(kText + flags, ranks(2));
+    const ProgramResult run = train(kText + flags, 2);
     EXPECT_NE(run.exit_status, 0) << run.output;
     EXPECT_THAT(run.output, AllOf(HasSubstr(text), Not(HasSubstr("step 1/"))));
   };

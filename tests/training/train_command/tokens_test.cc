@@ -68,7 +68,7 @@ TEST_F(TrainTokens, ThoseThatTheStartDoesNotSeeAreNamedByTheStepThatReadsThem) {
   ASSERT_NE(place, std::string::npos) << run.output;
   EXPECT_EQ(tokens.at(std::stoul(run.output.substr(place + before.size()))), 300);
   // Both stages of a pipeline end.
-  const ProgramResult two = train(flags + " --pipeline-model-parallel-size 2", ranks(2));
+  const ProgramResult two = train(flags + " --pipeline-model-parallel-size 2", 2);
   EXPECT_NE(two.exit_status, 0) << two.output;
   EXPECT_THAT(two.output, HasSubstr("token 300 at position "));
 }
@@ -112,14 +112,15 @@ TEST_F(TrainTokens, ASentencePieceModelOfAnotherProcess) {
                   kTimeLimit);
   ASSERT_EQ(trained.exit_status, 0) << trained.output;
   for (const char* type : {"SentencePieceTokenizer", "Llama2Tokenizer"}) {
-    const ProgramResult run = train(kText + " --tokenizer-type " + type + " --tokenizer-model " + model +
-                                    ".model --micro-batch-size 2 --sample-tokens 5 --sample-prompt License");
+    const ProgramResult run =
+        train_as_program(kText + " --tokenizer-type " + type + " --tokenizer-model " + model +
+                         ".model --micro-batch-size 2 --sample-tokens 5 --sample-prompt License");
     EXPECT_EQ(run.exit_status, 0) << run.output;
     EXPECT_THAT(run.output, AllOf(HasSubstr("vocabulary 300"), HasSubstr("License")));
   }
-  expect_refused(
-      train(kText + " --tokenizer-type Llama2Tokenizer --tokenizer-model " + HDT_SOURCE_DIR + "/LICENSE"), 2,
-      "/LICENSE: no SentencePiece model");
+  expect_refused(train_as_program(kText + " --tokenizer-type Llama2Tokenizer --tokenizer-model " +
+                                  HDT_SOURCE_DIR + "/LICENSE"),
+                 2, "/LICENSE: no SentencePiece model");
 }
 #endif
 
