@@ -1,7 +1,7 @@
 // neighbour.cc: a rank of a job that works beside attackers, and verifies all it computes. It is driven by
-// lines on standard input, each of which is answered with one: "id"; "join RANKS RANK ID [TIMEOUT_MS]"; "work",
-// which goes on until "stop" comes. The ranks decide together when they stop. Its memory holds what a thief
-// would look for.
+// lines on standard input, each of which is answered with one: "id"; "join RANKS RANK ID [TIMEOUT_MS]";
+// "work", which goes on until "stop" comes. The ranks decide together when they stop. Its memory holds what a
+// thief would look for.
 #include <grp.h>
 #include <poll.h>
 #include <sys/prctl.h>

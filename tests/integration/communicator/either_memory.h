@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "tests/integration/communicator/kept_bytes.h"
 #include "tests/integration/communicator/rank_threads.h"
 
 namespace hdt::testing {
@@ -18,11 +19,11 @@ class EitherMemory {
       HDT_EXPECT(hdtMemAlloc(&memory, bytes));
       shared_.reset(static_cast<std::byte*>(memory));
     } else {
-      ordinary_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      ordinary_ = KeptBytes(bytes);
     }
   }
   // Null where there are no bytes.
-  std::byte* data() const { return shared_ ? shared_.get() : ordinary_.get(); }
+  std::byte* data() const { return shared_ ? shared_.get() : ordinary_.data(); }
   size_t size() const { return bytes_; }
 
  private:
@@ -31,7 +32,7 @@ class EitherMemory {
   };
   size_t bytes_;
   std::unique_ptr<std::byte, Free> shared_;
-  std::unique_ptr<std::byte[]> ordinary_;
+  KeptBytes ordinary_;
 };
 
 }  // namespace hdt::testing

@@ -253,9 +253,9 @@ std::string Example::name() const {
          (in_place ? " in place" : "") + " of " + std::to_string(count) + ", root " + std::to_string(root);
 }
 
-std::vector<std::byte> contributions(const Example& example, int rank, int ranks) {
+KeptBytes contributions(const Example& example, int rank, int ranks) {
   const size_t total = example.send_count(ranks), width = hdtTypeSize(example.type);
-  std::vector<std::byte> all(total * width);
+  KeptBytes all(total * width);
   for (size_t first = 0; first < total; first += kBlock) {
     std::vector<double> values(std::min(kBlock, total - first));
     for_contributions(example, rank, first, values.size(),
@@ -265,7 +265,7 @@ std::vector<std::byte> contributions(const Example& example, int rank, int ranks
   return all;
 }
 
-Difference compare(const Example& example, int ranks, int rank, const std::vector<std::byte>& received,
+Difference compare(const Example& example, int ranks, int rank, std::span<const std::byte> received,
                    double relative) {
   const size_t width = hdtTypeSize(example.type), total = received.size() / width;
   Difference found;

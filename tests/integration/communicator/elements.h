@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "hdt/hdt.h"
+#include "tests/integration/communicator/kept_bytes.h"
 
 namespace hdt::testing {
 
@@ -40,7 +41,7 @@ bool can_reduce(hdtDataType_t type, hdtRedOp_t op);
 // (CMakeLists.txt): only private memory is touched, and most of the tests' time would go there. Users'
 // buffers are filled and read by memcpy() elsewhere. All that `rank` contributes: small whole numbers, so
 // that only averages round.
-std::vector<std::byte> contributions(const Example& example, int rank, int ranks);
+KeptBytes contributions(const Example& example, int rank, int ranks);
 
 // Elements of a recvbuf that differ from what is expected by more than `relative` of it.
 struct Difference {
@@ -48,7 +49,7 @@ struct Difference {
   size_t first = 0;
   double want = 0, got = 0;  // of the first
 };
-Difference compare(const Example& example, int ranks, int rank, const std::vector<std::byte>& received,
+Difference compare(const Example& example, int ranks, int rank, std::span<const std::byte> received,
                    double relative);
 
 // Relative error of one rounding.

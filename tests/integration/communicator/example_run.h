@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "tests/integration/communicator/either_memory.h"
 #include "tests/integration/communicator/elements.h"
+#include "tests/integration/communicator/kept_bytes.h"
 #include "tests/integration/communicator/rank_threads.h"
 
 namespace hdt::testing {
@@ -66,9 +65,9 @@ class ExampleRun {
     }
     // Averages round at the end, and once for every hop between nodes.
     const double relative = e.reduces() && e.op == HDT_AVG ? 2 * precision(e.type) : 0;
-    std::vector<std::byte> got(receive_bytes());
+    const KeptBytes got(receive_bytes());
     if (!got.empty()) std::memcpy(got.data(), received_.data() + receive_at_, got.size());
-    const Difference found = compare(e, self_.ranks, self_.rank, got, relative);
+    const Difference found = compare(e, self_.ranks, self_.rank, {got.data(), got.size()}, relative);
     EXPECT_EQ(found.wrong, 0U) << e.name() << " on rank " << self_.rank << ": first wrong element "
                                << found.first << " is " << found.got << ", not " << found.want;
   }
@@ -90,7 +89,7 @@ class ExampleRun {
   Example example_;
   Rank self_;
   EitherMemory sent_, received_;
-  std::vector<std::byte> original_;  // of sendbuf
+  KeptBytes original_;  // of sendbuf
   size_t send_at_ = 0;
   size_t receive_at_ = 0;
 };

@@ -1,5 +1,5 @@
-// forked_train.h: hdt-train as copies of the test's own process, which has loaded libtorch already. That takes
-// half a second of a processor or more in each process that is started anew.
+// forked_train.h: hdt-train as copies of the test's own process, which has loaded libtorch already. Loading
+// it takes half a second of a processor or more in each process that is started anew.
 #pragma once
 
 #include <string>
