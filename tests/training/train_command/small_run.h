@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/training/torch/program.h"
 #include "tests/training/torch/forked_train.h"
+#include "tests/training/torch/program.h"
 
 namespace hdt::training::testing {
 
