@@ -42,12 +42,17 @@ std::optional<int64_t> left_in(const std::string& folder, const Files& files) {
   return std::max<int64_t>(0, limit - usage + std::min(droppable, usage));
 }
 
-}  // namespace
-
-std::optional<int64_t> peak_memory_bytes() {
-  const std::optional<int64_t> kib = number_behind("VmHWM:", read_text("/proc/self/status"));
+// A line of this process's status that has KiB.
+std::optional<int64_t> own_status_bytes(const std::string& label) {
+  const std::optional<int64_t> kib = number_behind(label, read_text("/proc/self/status"));
   return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
+
+}  // namespace
+
+std::optional<int64_t> peak_memory_bytes() { return own_status_bytes("VmHWM:"); }
+
+std::optional<int64_t> own_memory_bytes() { return own_status_bytes("RssAnon:"); }
 
 std::optional<int64_t> available_memory_bytes() {
   return available_memory_bytes(read_text("/proc/meminfo"), read_text("/proc/self/cgroup"), "/sys/fs/cgroup");

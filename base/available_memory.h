@@ -25,4 +25,8 @@ std::optional<int64_t> available_memory_bytes(const std::string& meminfo, const 
 // the kernel does not say. Reads /proc at each call.
 std::optional<int64_t> peak_memory_bytes();
 
+// The resident memory that this process has of its own, in bytes (RssAnon): neither files nor shared memory.
+// Nothing if the kernel does not say. Reads /proc at each call.
+std::optional<int64_t> own_memory_bytes();
+
 }  // namespace hdt

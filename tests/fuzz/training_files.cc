@@ -152,6 +152,9 @@ selective_activation_bytes = 1024
 [[overlap]]
 device = "cpu"
 slowdown = 1.5
+[[memory]]
+device = "cpu"
+fixed_bytes = 60000000
 [[link]]
 from = "cpu"
 to = "cpu"
@@ -288,6 +291,7 @@ std::vector<Bytes> spoilt() {
   change(2, kProfile, "step_overhead = 1e-6", {"step_overhead = -1"});
   change(2, kProfile, "inside = true", {"inside = 1", "nic = \"eth\""});
   change(2, kProfile, "[[overlap]]\ndevice = \"cpu\"", {"[[overlap]]\ndevice = \"gpu\""});
+  change(2, kProfile, "[[memory]]\ndevice = \"cpu\"", {"[[memory]]\ndevice = \"gpu\""});
   change(3, kCluster, "[\"tcp\"]", {"[]", "\"tcp\"", "[1]", "[\"\"]"});
   change(3, kCluster, "count = 3", {"count = 1000001"});
   change(4, kPlan, "1f1b", {"2f2b"});

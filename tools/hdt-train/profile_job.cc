@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/available_memory.h"
 #include "base/median.h"
 #include "tools/hdt-train/agreement.h"
 #include "tools/hdt-train/link_timing.h"
@@ -262,6 +263,8 @@ plan::Model profiled_model(const TrainFlags& flags) {
 Status run_profile(const TrainFlags& flags, Communicator& world) {
   training::set_torch_threads(flags.threads);
   const int rank = world.rank();
+  // Before anything is measured: what every rank has.
+  const std::optional<int64_t> own_bytes = own_memory_bytes();
   // A folder that cannot be written is found out before the measuring begins.
   HDT_RETURN_IF_ERROR(all_ready(rank == 0 ? prepare_folder(flags.profile_folder) : Status::ok(), world));
   const Result<MeasuredLinks> measured = measure_links(flags, world);
@@ -272,6 +275,9 @@ Status run_profile(const TrainFlags& flags, Communicator& world) {
   profile.name = flags.profile_devices.front().name;
   add_links(flags, links, profile);
   profile.overlap_slowdowns = links.slowdowns;
+  for (const EmulatedDevice& device : flags.profile_devices) {
+    if (own_bytes) profile.fixed_bytes[device.name] = *own_bytes;
+  }
   for (const auto& [device, slowdown] : links.slowdowns)
     fmt::print("{:<12} computes {:.3f} times as long beside communication\n", device, slowdown);
   add_compute(flags, profile);

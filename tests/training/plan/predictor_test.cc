@@ -283,6 +283,27 @@ TEST_F(Predictor, MemoryIsStatesAndActivationsInFlight) {
   EXPECT_EQ(excess.bytes, 7);
 }
 
+// What a process takes on a kind of device counts there, beside what a calibration has for all.
+TEST_F(Predictor, MemoryHasWhatAProcessTakesOnItsKindOfDevice) {
+  Plan plan;
+  plan.replicas = {{1, 4, {{1, "a", 1}, {1, "b", 1}, {2, "c", 1}}}};
+  const std::vector<double> without = predicted(plan).peak_memory_bytes;
+  profile_.fixed_bytes = {{"slow", 5000}};
+  const std::vector<double> with = predicted(plan).peak_memory_bytes;
+  EXPECT_EQ(with[0], without[0]);
+  EXPECT_EQ(with[1], without[1] + 5000);
+  calibration_.fixed_bytes = 1000;
+  EXPECT_EQ(predicted(plan).peak_memory_bytes[1], without[1] + 6000);
+  // Chunks of one stage are of one process.
+  calibration_.fixed_bytes = 0;
+  plan.replicas = {{1, 4, {{2, "a", 1}, {2, "b", 1}}}};
+  plan.runtime.schedule = ScheduleKind::kInterleaved;
+  for (Stage& stage : plan.replicas[0].stages) stage.chunk_layers = {1, 1};
+  const double chunks = predicted(plan).peak_memory_bytes[1];
+  profile_.fixed_bytes.clear();
+  EXPECT_EQ(chunks, predicted(plan).peak_memory_bytes[1] + 5000);
+}
+
 TEST_F(Predictor, LaunchTimeIsToldApartFromTheDevice) {
   // 10 ms of launches, 2 ms of device a sample: what was measured is the larger.
   for (const auto& [size, seconds] : {std::pair{1, .01}, {2, .01}, {4, .01}, {8, .016}, {16, .032}}) {

@@ -64,6 +64,7 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   profile.links.begin()->second.allreduce = {{1e3, 1e8}, {1e6, 5e8}};
   profile.overlap_slowdown = 1.25;
   profile.overlap_slowdowns = {{"fast", 1.5}, {"slow", 1}};
+  profile.fixed_bytes = {{"fast", 1 << 30}, {"slow", 5}};
   profile.collective = {1e-6, 2e9, 3e9, 4096};
   const Profile read = read_profile(file(to_toml(profile))).value();
   EXPECT_EQ(read.compute, profile.compute);
@@ -71,6 +72,7 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   EXPECT_EQ(read.collective, profile.collective);
   EXPECT_EQ(read.overlap_slowdown, 1.25);
   EXPECT_EQ(read.overlap_slowdowns, profile.overlap_slowdowns);
+  EXPECT_EQ(read.fixed_bytes, profile.fixed_bytes);
   const std::string cluster = to_toml(example_cluster());
   EXPECT_EQ(to_toml(read_cluster(file(cluster)).value()), cluster);
   Plan plan = example_plan();
@@ -163,6 +165,13 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
             "overlap 1.device: 'quick' given, but no [[compute]] is of this device");
   EXPECT_EQ(reason(read_profile(file(profile_text + fast + fast))),
             "overlap 2.device: this device was given before");
+  const std::string memory = "[[memory]]\ndevice = 'fast'\nfixed_bytes = 7\n";
+  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(memory, "7", "-1")))),
+            "memory 1.fixed_bytes: -1 given, expected at least 1");
+  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(memory, "fast", "quick")))),
+            "memory 1.device: 'quick' given, but no [[compute]] is of this device");
+  EXPECT_EQ(reason(read_profile(file(profile_text + memory + memory))),
+            "memory 2.device: this device was given before");
   EXPECT_EQ(reason(read_cluster(file("node = 1\n"))), "node: expected [[node]] tables");
   const std::string profile = to_toml(example_profile());
   const size_t second = profile.find("\n[[compute]]", profile.find("[[compute]]") + 1);

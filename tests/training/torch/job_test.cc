@@ -266,6 +266,12 @@ TEST_F(JobTest, ProfilesThisMachineForThePlanner) {
   ASSERT_EQ(profile.value().overlap_slowdowns.size(), 2U);
   for (const auto& [device, slowdown] : profile.value().overlap_slowdowns) EXPECT_GE(slowdown, 1) << device;
   EXPECT_THAT(run.output, HasSubstr("times as long beside communication"));
+  // A process with libtorch, and no more than that.
+  ASSERT_EQ(profile.value().fixed_bytes.size(), 2U);
+  for (const auto& [device, bytes] : profile.value().fixed_bytes) {
+    EXPECT_GT(bytes, 10 << 20) << device;
+    EXPECT_LT(bytes, 1 << 30) << device;
+  }
   EXPECT_EQ(model.value().num_layers(), 3);
   // 4 h^2 of attention, 3 h f of the MLP, two norms.
   EXPECT_EQ(model.value().unit(1).parameter_bytes.at(1), 4 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32));

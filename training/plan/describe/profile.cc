@@ -45,6 +45,11 @@ double Profile::slowdown_of(const std::string& device) const {
   return found == overlap_slowdowns.end() ? overlap_slowdown : found->second;
 }
 
+int64_t Profile::fixed_bytes_of(const std::string& device) const {
+  const auto found = fixed_bytes.find(device);
+  return found == fixed_bytes.end() ? 0 : found->second;
+}
+
 double measured_slowdown(const std::vector<double>& alone, const std::vector<double>& beside) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(alone.size(), beside.size()); ++i) ratios.push_back(beside[i] / alone[i]);

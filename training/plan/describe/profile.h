@@ -111,6 +111,9 @@ struct Profile {
   // at least 1. It applies to the device kinds that are not in `overlap_slowdowns`.
   double overlap_slowdown = 1;
   std::map<std::string, double> overlap_slowdowns = {};
+  // By device kind: the bytes that a process takes on a device before it has a model: its context, libraries
+  // and buffers.
+  std::map<std::string, int64_t> fixed_bytes = {};
   CollectiveFigures collective;
   std::map<ComputeKey, LayerCost> compute;
   std::map<LinkKey, Link> links;
@@ -119,6 +122,8 @@ struct Profile {
   const LayerCost* find(const ComputeKey& key) const;
   // The device kind's entry in `overlap_slowdowns`, or `overlap_slowdown`.
   double slowdown_of(const std::string& device) const;
+  // The device kind's entry in `fixed_bytes`; 0 if it was not measured.
+  int64_t fixed_bytes_of(const std::string& device) const;
   // The link between two device kinds over `nic`, or null. Entries are tried in this order: the pair,
   // the pair the other way round, then both without a NIC kind. So a link is the same in both directions
   // unless both are given.

@@ -92,17 +92,29 @@ void read_compute(TomlFields& fields, Profile& profile) {
   if (!profile.compute.emplace(key, cost).second) fields.fail("device", "this layer was given before");
 }
 
-// Must come after [[compute]], as it refuses device kinds that were not profiled.
+// The figure of one device kind. Must come after [[compute]], as it refuses kinds that were not profiled.
+template <typename Figure>
+void add_of_device(TomlFields& fields, const std::string& device, Figure figure, const Profile& profile,
+                   std::map<std::string, Figure>& into) {
+  const auto of_device = [&](const auto& entry) { return entry.first.device == device; };
+  if (std::ranges::none_of(profile.compute, of_device))
+    fields.fail("device", fmt::format("'{}' given, but no [[compute]] is of this device", device));
+  if (!into.emplace(device, figure).second) fields.fail("device", "this device was given before");
+}
+
 void read_overlap(TomlFields& fields, Profile& profile) {
   const std::string device = fields.text("device");
   const double slowdown = fields.positive("slowdown");
   fields.end();
   if (slowdown < 1) fields.fail("slowdown", fmt::format("{} given, expected at least 1", slowdown));
-  const auto of_device = [&](const auto& entry) { return entry.first.device == device; };
-  if (std::ranges::none_of(profile.compute, of_device))
-    fields.fail("device", fmt::format("'{}' given, but no [[compute]] is of this device", device));
-  if (!profile.overlap_slowdowns.emplace(device, slowdown).second)
-    fields.fail("device", "this device was given before");
+  add_of_device(fields, device, slowdown, profile, profile.overlap_slowdowns);
+}
+
+void read_memory(TomlFields& fields, Profile& profile) {
+  const std::string device = fields.text("device");
+  const int64_t bytes = fields.size("fixed_bytes");
+  fields.end();
+  add_of_device(fields, device, bytes, profile, profile.fixed_bytes);
 }
 
 // The [[collective]] table. All of its fields may be left out: what was not measured costs nothing.
@@ -244,6 +256,7 @@ Result<Profile> read_profile(const std::string& path) {
     for (TomlFields& entry : collective) read_collective(entry, profile.collective);
     for (TomlFields& entry : fields.tables("compute")) read_compute(entry, profile);
     for (TomlFields& entry : fields.tables("overlap", 0)) read_overlap(entry, profile);
+    for (TomlFields& entry : fields.tables("memory", 0)) read_memory(entry, profile);
     for (TomlFields& entry : fields.tables("link", 0)) read_link(entry, profile);
     return profile;
   });

@@ -66,6 +66,8 @@ std::string to_toml(const Profile& profile) {
   if (std::isfinite(figures.copy_rate)) out += fmt::format("copy_rate = {}\n", figures.copy_rate);
   for (const auto& [device, slowdown] : profile.overlap_slowdowns)
     out += fmt::format("\n[[overlap]]\ndevice = {}\nslowdown = {}\n", in_quotes(device), slowdown);
+  for (const auto& [device, bytes] : profile.fixed_bytes)
+    out += fmt::format("\n[[memory]]\ndevice = {}\nfixed_bytes = {}\n", in_quotes(device), bytes);
   for (const auto& [key, cost] : profile.compute) {
     if (cost.derived) continue;
     out += fmt::format(

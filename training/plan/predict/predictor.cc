@@ -111,6 +111,7 @@ std::vector<StageMemory> worker_memory(const PredictionInputs& inputs, const Pla
       const StageCost& cost = chunks.emplace_back(stage_cost(inputs, plan, layout, position));
       memory.parameter_bytes += cost.parameter_bytes;
       memory.recomputed_bytes = std::max(memory.recomputed_bytes, cost.recomputed_bytes);
+      memory.fixed_bytes = cost.fixed_bytes;
       if (!shares.sharded()) continue;
       const int first = layout.units_of(position).first;
       for (size_t i = 0; i < cost.units.size(); ++i)

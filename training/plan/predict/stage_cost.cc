@@ -89,6 +89,7 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
   const int first_layer = std::max(range.first, 1);
   const int recomputed_layers = stage.recomputed_of(position.chunk);
   StageCost cost;
+  cost.fixed_bytes = inputs.profile.fixed_bytes_of(device);
   const LayerKind* previous = nullptr;
   UnitCost profiled;
   for (int unit = range.first; unit < range.end; ++unit) {
@@ -132,14 +133,15 @@ double StageMemory::bytes(const PredictionInputs& inputs) const {
   return inputs.model.state_factor * parameters -
          inputs.model.optimizer_factor * (parameters - updated_bytes) +
          calibration.activation * (activation_bytes + static_cast<double>(recomputed_bytes)) +
-         calibration.fixed_bytes + calibration.peer_bytes * (tensor_parallel - 1);
+         static_cast<double>(fixed_bytes) + calibration.fixed_bytes +
+         calibration.peer_bytes * (tensor_parallel - 1);
 }
 
 double stage_memory_bytes(const PredictionInputs& inputs, const StageCost& cost, int tensor_parallel,
                           int in_flight, double state_share) {
-  return StageMemory{cost.parameter_bytes, in_flight * static_cast<double>(cost.activation_bytes),
-                     cost.recomputed_bytes, tensor_parallel,
-                     state_share * static_cast<double>(cost.parameter_bytes)}
+  return StageMemory{
+      cost.parameter_bytes, in_flight * static_cast<double>(cost.activation_bytes),  cost.recomputed_bytes,
+      tensor_parallel,      state_share * static_cast<double>(cost.parameter_bytes), cost.fixed_bytes}
       .bytes(inputs);
 }
 

@@ -62,6 +62,8 @@ struct StageCost {
   int64_t activation_bytes = 0;
   // Needed once: what the largest layer lacks of its activations until it is computed again.
   int64_t recomputed_bytes = 0;
+  // Profile::fixed_bytes of the device.
+  int64_t fixed_bytes = 0;
   // Bytes that the next stage receives for one micro-batch, all devices together.
   int64_t output_bytes = 0;
   // The units one by one, in the order of the model's row. RangeCosts leaves them out.
@@ -88,6 +90,7 @@ struct StageMemory {
   int tensor_parallel = 1;
   // The bytes of parameters whose optimizer's states it keeps: all, or its shards.
   double updated_bytes = 0;
+  int64_t fixed_bytes = 0;  // as in StageCost
 
   // Bytes with the calibration in `inputs`: parameters with their gradients and moments, and all else.
   double bytes(const PredictionInputs& inputs) const;

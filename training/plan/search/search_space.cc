@@ -256,6 +256,8 @@ RangeCosts::RangeCosts(const PredictionInputs& inputs, const std::string& device
       has_attention_(
           has_recomputed_attention(inputs.profile, inputs.model, device, tensor_parallel, micro_batch_size)),
       attention_before_(1) {
+  // Not a sum: every range has it once.
+  before_.front().fixed_bytes = inputs.profile.fixed_bytes_of(device);
   for (int unit = 0; unit < inputs.model.num_units(); ++unit) {
     const UnitCost cost =
         unit_cost(inputs, device, inputs.model.unit(unit), tensor_parallel, micro_batch_size);
