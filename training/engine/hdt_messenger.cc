@@ -168,6 +168,7 @@ class HdtMessenger final : public Messenger {
 }  // namespace
 
 Status cause_of(Communicator& world, const Status& failure) {
+  if (failure.code() == Code::kMismatch) return failure;
   constexpr auto kWait = std::chrono::seconds(2);
   for (const auto end = std::chrono::steady_clock::now() + kWait; std::chrono::steady_clock::now() < end;) {
     hdtResult_t code = HDT_SUCCESS;

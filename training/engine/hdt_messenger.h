@@ -23,7 +23,8 @@ Result<std::unique_ptr<Messenger>> make_hdt_messenger(Communicator& world, const
 
 // Finds the cause of `failure`, which is that of a group that the messenger has made and names ranks by their
 // numbers there. A rank that has failed aborts or leaves `world`, too, so the failure of `world` is the
-// cause. Waits for it for at most 2 s; returns `failure` if there is none.
+// cause. Waits for it for at most 2 s; returns `failure` if there is none. A mismatch is its own cause: every
+// rank that has found it aborts `world` next, and would hide the reason from a rank that still waits.
 Status cause_of(Communicator& world, const Status& failure);
 
 }  // namespace hdt::training
