@@ -78,6 +78,7 @@ class Hung(unittest.TestCase):
     def test_a_daemon_that_is_stopped(self):
         with Daemon(self.folder, "first", "127.0.1.1") as daemon:
             os.kill(daemon.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, daemon.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
             why = f"pid {daemon.pid} of user 0) is stuck"
             code, told = run([HDTCTL, "--socket", daemon.socket, "--timeout", "1", "status"])
             self.assertEqual(code, 1, told)

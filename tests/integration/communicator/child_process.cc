@@ -108,7 +108,12 @@ std::optional<std::string> ChildProcess::read_line(const Deadline& deadline) {
 }
 
 void ChildProcess::signal(int number) {
-  if (!ended_) ::kill(pid_, number);
+  if (ended_) return;
+  ::kill(pid_, number);
+  // The signal stops one thread, which stops the others; on a busy machine they would run on for a while. No
+  // process can refuse it, so this wait ends. What it finds stays for wait().
+  siginfo_t stopped;
+  if (number == SIGSTOP) ::waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 std::optional<int> ChildProcess::wait(const Deadline& deadline) {

@@ -27,6 +27,7 @@ class ChildProcess {
   void say(const std::string& line);
   // The next line of standard output; nothing at the deadline or when the program has closed it.
   std::optional<std::string> read_line(const Deadline& deadline);
+  // After SIGSTOP, none of its threads runs any more.
   void signal(int number);
   // Exit status, or 128 + the signal that ended it; nothing if it still runs at the deadline.
   std::optional<int> wait(const Deadline& deadline);
