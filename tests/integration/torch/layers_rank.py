@@ -10,9 +10,8 @@ import torch
 import torch.distributed as dist
 
 import hdt_torch  # noqa: F401  pylint: disable=unused-import
-from torch_rank import join_world
+from torch_rank import end_if_missing_or_asked, join_world
 
-SKIPPED = 77
 STEPS, WIDTH, BATCH, MICRO_BATCHES = 4, 24, 8, 4
 RATE = 0.05
 
@@ -174,16 +173,14 @@ CASES = {"zero": (zero, "torch.distributed.optim", lambda: True),
 
 def main():
     case, module, is_there = CASES[sys.argv[1]]
+    missing = None
     try:
         __import__(module)
     except (ModuleNotFoundError, ValueError) as error:  # a ValueError: Python 3.11 and torch 1.13
-        print(f"torch {torch.__version__} has no {module} that can be imported: {error}")
-        sys.exit(SKIPPED)
-    if not is_there():
-        print(f"torch {torch.__version__} has no {sys.argv[1]} for the CPU")
-        sys.exit(SKIPPED)
-    if sys.argv[2:] == ["asked"]:  # it is there
-        return
+        missing = f"torch {torch.__version__} has no {module} that can be imported: {error}"
+    if not missing and not is_there():
+        missing = f"torch {torch.__version__} has no {sys.argv[1]} for the CPU"
+    end_if_missing_or_asked(missing)
     join_world()
     case(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()

@@ -12,9 +12,8 @@ import torch
 import torch.distributed as dist
 
 import hdt_torch
-from torch_rank import TIMEOUT, equal, filled, join_world, refused, works
+from torch_rank import TIMEOUT, end_if_missing_or_asked, equal, filled, join_world, refused, works
 
-SKIPPED = 77
 # Values of torch's WorkResult, which Python does not see.
 SUCCESS, TIMED_OUT, FAILED = 0, 1, 2
 
@@ -212,11 +211,7 @@ CASES = {"future_results": (future_results, WORK, "get_future_result"),
 
 def main():
     case, place, name = CASES[sys.argv[1]]
-    if not hasattr(place, name):
-        print(f"torch {torch.__version__} has no {name}()")
-        sys.exit(SKIPPED)
-    if sys.argv[2:] == ["asked"]:  # it is there
-        return
+    end_if_missing_or_asked(None if hasattr(place, name) else f"torch {torch.__version__} has no {name}()")
     join_world()
     case(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()

@@ -11,9 +11,8 @@ import time
 import torch
 import torch.distributed as dist
 
-from torch_rank import TIMEOUT, equal, filled, refused, works
+from torch_rank import TIMEOUT, end_if_missing_or_asked, equal, filled, refused, works
 
-SKIPPED = 77
 # The processes go by their first ranks, which they keep.
 ME, ALL = int(os.environ["RANK"]), range(int(os.environ["WORLD_SIZE"]))
 # Each exchange of handles has a number of its own.
@@ -159,11 +158,8 @@ def under_way(store):
 
 
 def main():
-    if not hasattr(dist, "_reconfigure"):
-        print(f"torch {torch.__version__} has no reconfigure()")
-        sys.exit(SKIPPED)
-    if sys.argv[2:] == ["asked"]:  # it is there
-        return
+    end_if_missing_or_asked(None if hasattr(dist, "_reconfigure")
+                            else f"torch {torch.__version__} has no reconfigure()")
     torch.set_num_threads(1)
     store = dist.FileStore(os.environ["MEETING"], len(ALL))
     dist.init_process_group("hdt", store=dist.PrefixStore("torch", store), timeout=TIMEOUT, rank=ME,

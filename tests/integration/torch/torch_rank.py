@@ -18,6 +18,7 @@ TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8
          torch.int32, torch.int64]
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 TIMEOUT = datetime.timedelta(seconds=30)
+SKIPPED = 77
 
 
 def equal(found, expected):
@@ -418,6 +419,16 @@ def destroyed_in_a_callback(rank, size):
 CASES = {function.__name__: function for function in (
     reductions, exchanges, messages, groups, class_map, newer, training, wrong_calls, lost_rank, lost_sender,
     survivors, refused_thread, left_open, destroyed_in_a_callback)}
+
+
+def end_if_missing_or_asked(missing):
+    """missing: what this version of torch lacks, or None. It ends the process, as does the question alone
+    (PROGRAM CASE asked)."""
+    if missing:
+        print(missing)
+        sys.exit(SKIPPED)
+    if sys.argv[2:] == ["asked"]:
+        sys.exit(0)
 
 
 def join_world():

@@ -157,21 +157,6 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
   EXPECT_EQ(
       reason(read_profile(file(replaced(to_toml(example_profile()), "slowdown = 1", "slowdown = 0.5")))),
       "overlap_slowdown: 0.5 given, expected at least 1");
-  const std::string profile_text = to_toml(example_profile());
-  const std::string fast = "[[overlap]]\ndevice = 'fast'\nslowdown = 1.5\n";
-  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(fast, "1.5", "0.9")))),
-            "overlap 1.slowdown: 0.9 given, expected at least 1");
-  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(fast, "fast", "quick")))),
-            "overlap 1.device: 'quick' given, but no [[compute]] is of this device");
-  EXPECT_EQ(reason(read_profile(file(profile_text + fast + fast))),
-            "overlap 2.device: this device was given before");
-  const std::string memory = "[[memory]]\ndevice = 'fast'\nfixed_bytes = 7\n";
-  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(memory, "7", "-1")))),
-            "memory 1.fixed_bytes: -1 given, expected at least 1");
-  EXPECT_EQ(reason(read_profile(file(profile_text + replaced(memory, "fast", "quick")))),
-            "memory 1.device: 'quick' given, but no [[compute]] is of this device");
-  EXPECT_EQ(reason(read_profile(file(profile_text + memory + memory))),
-            "memory 2.device: this device was given before");
   EXPECT_EQ(reason(read_cluster(file("node = 1\n"))), "node: expected [[node]] tables");
   const std::string profile = to_toml(example_profile());
   const size_t second = profile.find("\n[[compute]]", profile.find("[[compute]]") + 1);
@@ -180,6 +165,27 @@ TEST_F(TomlFiles, UnknownMissingAndRepeatedFieldsAreNamed) {
               EndsWith("this layer was given before"));
   EXPECT_EQ(reason(read_model(file(replaced(to_toml(example_model()), "\"head\"", "\"block\"")))),
             "layer.kind: 'block' given twice");
+}
+
+// A profile's tables by kind of device: [[table]] with one field, whose smallest value is 1.
+TEST_F(TomlFiles, TablesOfDevicesAreChecked) {
+  const std::string profile = to_toml(example_profile());
+  const auto expect_checked = [&](const std::string& table, const std::string& field, const std::string& good,
+                                  const std::string& small) {
+    const auto of = [&](const std::string& device, const std::string& value) {
+      return "[[" + table + "]]\ndevice = '" + device + "'\n" + field + " = " + value + "\n";
+    };
+    const auto read = [&](const std::string& tables) { return read_profile(file(profile + tables)); };
+    EXPECT_TRUE(read(of("fast", good)).is_ok());
+    EXPECT_EQ(reason(read(of("fast", small))),
+              table + " 1." + field + ": " + small + " given, expected at least 1");
+    EXPECT_EQ(reason(read(of("quick", good))),
+              table + " 1.device: 'quick' given, but no [[compute]] is of this device");
+    EXPECT_EQ(reason(read(of("fast", good) + of("fast", good))),
+              table + " 2.device: this device was given before");
+  };
+  expect_checked("overlap", "slowdown", "1.5", "0.9");
+  expect_checked("memory", "fixed_bytes", "7", "-1");
 }
 
 TEST_F(TomlFiles, TypesOfNumbersMustExistAndGoTogether) {

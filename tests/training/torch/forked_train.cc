@@ -1,9 +1,7 @@
 // forked_train.cc: fork(), a pipe for the output of the copies, and an end for those that are late.
 #include "tests/training/torch/forked_train.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wordexp.h>
@@ -17,25 +15,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/free_port.h"
 #include "tools/hdt-train/train_command.h"
 
 namespace hdt::training::testing {
 namespace {
 
 constexpr int kLate = 124;  // as timeout(1) has it
-
-int free_port() {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const int probe = ::socket(AF_INET, SOCK_STREAM, 0);
-  const bool known = ::bind(probe, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                     ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  ::close(probe);
-  if (!known) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
-}
 
 // The variables of a launcher.
 void become_rank(int rank, int ranks, int port) {

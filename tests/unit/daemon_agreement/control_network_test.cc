@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/free_port.h"
+
 namespace hdt::daemon {
 namespace {
 
@@ -153,24 +155,10 @@ TEST_F(ControlConnections, AChannelThatIsFinishedDeliversWhatWasSentAndLeavesNot
   EXPECT_TRUE(near.closed.empty());
 }
 
-class MeetingPlaces : public ControlConnections {
- protected:
-  // A port that nobody listens at.
-  static std::string free_port() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-    ::close(fd);
-    return std::to_string(ntohs(address.sin_port));
-  }
-};
+using MeetingPlaces = ControlConnections;
 
 TEST_F(MeetingPlaces, AddressesOfOtherHostsArePassedOver) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   const std::string place = "198.51.100.7:" + port + ",127.0.0.1:" + port;
   ASSERT_TRUE(far.network->host_place(place, false).is_ok());
   near.say("127.0.0.1:" + port, "hello");
@@ -182,14 +170,14 @@ TEST_F(MeetingPlaces, AddressesOfOtherHostsArePassedOver) {
 }
 
 TEST_F(MeetingPlaces, OnItsNicsTooWhereTheNameIsALoopbackAddressAtHome) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   ASSERT_TRUE(far.network->host_place("127.0.0.1:" + port, true).is_ok());
   near.say("127.0.2.2:" + port, "hello");
   ASSERT_TRUE(await([&] { return far.heard.size() == 1; }));
 }
 
 TEST_F(MeetingPlaces, APortThatIsTakenIsAConflict) {
-  const std::string place = "127.0.0.1:" + free_port();
+  const std::string place = "127.0.0.1:" + std::to_string(free_port());
   ASSERT_TRUE(far.network->host_place(place, false).is_ok());
   const Status taken = near.network->host_place(place, false);
   EXPECT_EQ(taken.code(), Code::kSystem);
@@ -248,7 +236,7 @@ TEST_F(OwnHostOnly, AnotherHostIsNotDialledAndTheErrorSaysWhatMendsIt) {
 TEST_F(OwnHostOnly, DaemonsOfThisHostMeetAtLoopbackWhateverAddressOfItTheyAreGiven) {
   const std::string outer = outer_address();
   if (outer.empty()) GTEST_SKIP() << "this host has no address but loopback";
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   ASSERT_TRUE(inner.network->host_place(outer + ":" + port, true).is_ok());
   EXPECT_TRUE(inner.network->listens_at(outer + ":" + port));
   near.say(outer + ":" + port, "from outside");
