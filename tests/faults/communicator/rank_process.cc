@@ -50,12 +50,14 @@ void World::join(std::vector<std::unique_ptr<RankProcess>>& ranks, int64_t timeo
   EXPECT_EQ(id.result, HDT_SUCCESS) << id.text;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank]->start("join " + std::to_string(ranks.size()) + " " + std::to_string(rank) + " " +
-                       std::to_string(timeout_ms) + " " + id.text + " " + group_class);
+                       std::to_string(kAnswerMs) + " " + id.text + " " + group_class);
   }
   for (auto& rank : ranks) {
     const Answer joined = rank->finish();
     EXPECT_EQ(joined.result, HDT_SUCCESS) << joined.text;
   }
+  if (timeout_ms == kAnswerMs) return;
+  for (auto& rank : ranks) EXPECT_EQ(rank->call("timeout " + std::to_string(timeout_ms)).result, HDT_SUCCESS);
 }
 
 void World::await_group(int number, const std::function<bool(const nlohmann::json&)>& is_so,

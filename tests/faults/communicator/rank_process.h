@@ -40,7 +40,8 @@ class World {
   // Flags by node; the environment is that of the daemons.
   explicit World(int nodes, const std::vector<std::vector<std::string>>& flags = {},
                  const std::map<std::string, std::string>& environment = {});
-  // New processes that form a new group. Every operation on it has `timeout_ms`. "": the default class.
+  // New processes that form a new group. Every operation on it has `timeout_ms`; making it has not, as that
+  // takes seconds on a busy machine. "": the default class.
   std::vector<std::unique_ptr<RankProcess>> group(const std::vector<int>& placement,
                                                   int64_t timeout_ms = kAnswerMs,
                                                   const std::string& group_class = "");

@@ -107,10 +107,9 @@ TEST(Async, CallsAreMadeForRequestsThatFail) {
 // Nothing happens between the call and the deadline that anybody else would notice.
 TEST(Async, ACallIsMadeAtTheDeadline) {
   Nodes::instance().run({0, 0}, [&](Rank& self) {
-    hdtCommConfig_t config = HDT_COMM_CONFIG_INIT;
-    config.timeout_ms = 300;
     hdtComm_t brief = nullptr;
-    HDT_EXPECT(hdtCommSplit(self.comm, 0, self.rank, &brief, &config));
+    HDT_EXPECT(hdtCommSplit(self.comm, 0, self.rank, &brief, nullptr));
+    HDT_EXPECT(hdtCommSetTimeout(brief, 300));
     // A split that has not ended on all ranks ends with the failure of the group that it makes.
     HDT_EXPECT(hdtBarrier(self.comm, nullptr));
     if (self.rank == 0) {
