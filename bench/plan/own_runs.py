@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """own_runs.py: how far off hdt-plan is on this machine: random heterogeneous layouts are run and predicted.
 
-Measures a profile with `hdt-train --profile` (before and after each round of runs: the median of each figure
-counts, so that a machine that is disturbed for a while disturbs profile and runs alike), and trains a small
-model in random layouts (unequal stages and replicas, ranks of three speeds, every schedule, layers whose
-attention or all is recomputed, sharded optimizer states) and holds the median step against what `hdt-plan`
-predicts from that profile alone. Slow devices are emulated (--slow-down): their ranks mostly sleep, so that
-more ranks than cores do not get into each other's way. A processor that slept is slower for a while, and how
-much so depends on what else the machine does. With --emulate ranks wait for as long as the profile says and
-compute nothing: what is left is how well schedules, messages and reductions are predicted.
+Measures a profile with `hdt-train --profile` (between rounds of runs: the mean of each figure counts, so that
+a machine that is disturbed for a while disturbs profile and runs alike), trains a small model in random
+layouts (unequal stages and replicas, ranks of three speeds, every schedule, layers whose attention or all is
+recomputed, sharded optimizer states) and holds the mean step against what `hdt-plan` predicts from that
+profile alone. Means, as a step is a sum of pieces that take more or less long. Slow devices are emulated
+(--slow-down): their ranks mostly sleep, so that more ranks than cores do not get into each other's way. A
+virtual processor may take twice as long for the same work from one moment to the next, as its core has other
+work, too; many short rounds meet more of such moments than a few long ones. With --emulate ranks wait for as
+long as the profile says and compute nothing: what is left is how well schedules, messages and reductions are
+predicted.
 """
 
 import argparse
@@ -29,6 +31,7 @@ MODEL = ["--num-layers", str(LAYERS), "--hidden-size", "128", "--num-attention-h
 MICRO_BATCH_SIZES = [1, 2]
 SCHEDULES = ["1f1b", "gpipe", "zero-bubble", "eager-1f1b", "interleaved", "1f1b-lockstep"]
 MOST_RANKS = 5
+ROUNDS_OF_A_PROFILE = 2  # a profile takes as long as a round
 SKIPPED_STEPS = 2  # buffers, caches and branch predictors warm up
 RUN_TIMEOUT_S = 300
 MEASURED = "measured.json"
@@ -130,18 +133,18 @@ def measure_profile(folder, programs, model=MODEL, devices=DEVICES, sizes=MICRO_
         return tomllib.load(profile)
 
 
-def median_profile(profiles):
-    """The same tables with the median of each number: profiles of one machine at several times."""
-    def medians(values):
+def mean_profile(profiles):
+    """The same tables with the mean of each number: profiles of one machine at several times."""
+    def means(values):
         first = values[0]
         if isinstance(first, list):
-            return [medians(list(each)) for each in zip(*values)]
-        return statistics.median(values) if isinstance(first, float) else first
+            return [means(list(each)) for each in zip(*values)]
+        return statistics.fmean(values) if isinstance(first, float) else first
     text = 'name = "own-runs"\n'
     for table in ("compute", "link"):
         for entries in zip(*(profile[table] for profile in profiles)):
             text += f"\n[[{table}]]\n" + "".join(
-                f"{field} = {json.dumps(medians([entry[field] for entry in entries]))}\n"
+                f"{field} = {json.dumps(means([entry[field] for entry in entries]))}\n"
                 for field in entries[0])
     return text
 
@@ -213,7 +216,7 @@ def parse(parser):
 def main():
     parser = parser_of_runs(__doc__)
     parser.add_argument("--steps", type=int, default=6, help="of each run")
-    parser.add_argument("--rounds", type=int, default=4, help="runs of each layout, one round after the "
+    parser.add_argument("--rounds", type=int, default=8, help="runs of each layout, one round after the "
                         "other; added to those that the folder has")
     parser.add_argument("--emulate", action="store_true", help="ranks wait as the profile says (hdt-train "
                         "--emulate), and compute nothing")
@@ -232,25 +235,25 @@ def main():
     if arguments.emulate:
         # All ranks wait for what one profile says, in every round.
         profiles = profiles or [measure_profile(folder, programs)]
-        write(folder, "profile.toml", median_profile(profiles))
+        write(folder, "profile.toml", mean_profile(profiles))
     for turn in range(arguments.rounds):
-        if not arguments.emulate:
+        if not arguments.emulate and turn % ROUNDS_OF_A_PROFILE == 0:
             profiles.append(measure_profile(folder, programs))
         for index, layout in enumerate(layouts):
             schedule, recomputed, sharded, attention = ways[index]
             times[index] += take_steps(folder, programs, index, layout, arguments)
             print(f"round {turn + 1}, layout {index + 1} ({schedule}, {recomputed} recomputed"
                   f"{' (attention)' if attention else ''}{', sharded' if sharded else ''}): "
-                  f"median {statistics.median(times[index]):.4f} s", flush=True)
-        if not arguments.emulate:
+                  f"mean {statistics.fmean(times[index]):.4f} s", flush=True)
+        if not arguments.emulate and turn + 1 == arguments.rounds:
             profiles.append(measure_profile(folder, programs))
         write(folder, MEASURED,
               json.dumps({"settings": settings(arguments), "times": times, "profiles": profiles}))
-    write(folder, "profile.toml", median_profile(profiles))
+    write(folder, "profile.toml", mean_profile(profiles))
     runs = 'name = "own-runs"\n'
     for index in range(len(layouts)):
         runs += (f'\n[[run]]\nname = "{index + 1}"\nplan = "{plan_name(index)}"\n'
-                 f"step_seconds = {statistics.median(times[index])}\n")
+                 f"step_seconds = {statistics.fmean(times[index])}\n")
     write(folder, "runs.toml", runs)
     validate = [programs + "/hdt-plan", "validate", "runs.toml", "-p", "profile.toml", "-c", "cluster.toml",
                 "-m", "model.toml"]

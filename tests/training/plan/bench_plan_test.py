@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import tomllib
 import types
 import unittest
 
@@ -98,8 +99,9 @@ class OwnRuns(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             own_runs.write(folder, "model.toml", MODEL)
             own_runs.write(folder, "cluster.toml", own_runs.cluster_toml())
-            own_runs.write(folder, "profile.toml",
-                           own_runs.median_profile([profile(x) for x in (.9, .1, .2)]))
+            means = own_runs.mean_profile([profile(x) for x in (.4, .05, .15)])
+            self.assertAlmostEqual(tomllib.loads(means)["compute"][0]["input_gradient"], .2)
+            own_runs.write(folder, "profile.toml", means)
             runs = 'name = "own"\n'
             count = 2 * len(own_runs.SCHEDULES)
             for index in range(count):
@@ -111,8 +113,7 @@ class OwnRuns(unittest.TestCase):
                                             "profile.toml", "-c",
                                             "cluster.toml", "-m", "model.toml", "--json"], folder))[0]["rows"]
             self.assertEqual(len(rows), count)
-            # The median profile: a layer's forward takes 0.2 s times the device's factor, so the step some
-            # seconds.
+            # A layer's forward takes 0.2 s times the device's factor, so the step some seconds.
             for row in rows:
                 self.assertGreater(row["predicted_from_profile_seconds"], 6 * 3 * .2)
 
