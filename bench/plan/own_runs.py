@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """own_runs.py: how far off hdt-plan is on this machine: random heterogeneous layouts are run and predicted.
 
-Measures a profile with `hdt-train --profile` (between rounds of runs: the mean of each figure counts, so that
-a machine that is disturbed for a while disturbs profile and runs alike), trains a small model in random
-layouts (unequal stages and replicas, ranks of three speeds, every schedule, layers whose attention or all is
-recomputed, sharded optimizer states) and holds the mean step against what `hdt-plan` predicts from that
-profile alone. Means, as a step is a sum of pieces that take more or less long. Slow devices are emulated
-(--slow-down): their ranks mostly sleep, so that more ranks than cores do not get into each other's way. A
-virtual processor may take twice as long for the same work from one moment to the next, as its core has other
-work, too; many short rounds meet more of such moments than a few long ones. With --emulate ranks wait for as
-long as the profile says and compute nothing: what is left is how well schedules, messages and reductions are
-predicted.
+It measures a profile with `hdt-train --profile`, several times between the rounds of runs, so that a machine
+that is disturbed for a while disturbs both alike. It trains a small model in random layouts: unequal stages
+and replicas, ranks of three speeds, every schedule, layers whose attention or all is recomputed, sharded
+optimizer states. Then it compares the mean step of each layout with what `hdt-plan` predicts from the mean of
+the profiles alone.
+
+Slow devices are emulated (--slow-down): their ranks mostly sleep, so more ranks than cores do not get into
+each other's way. A virtual processor may take twice as long for the same work from one moment to the next, as
+its core has other work, too. A step is a sum of pieces of which some take longer, so means are compared, not
+medians; and many short rounds meet more of such moments than a few long ones.
+
+With --emulate ranks compute nothing. They wait for as long as the profile says. The comparison then shows how
+well schedules, messages and reductions are predicted.
 """
 
 import argparse
