@@ -81,7 +81,7 @@ Landings landings_of(const Plan& plan, size_t node) {
 std::string check_initial_data(const Plan& plan) {
   for (uint32_t i = 0; i < plan.size(); ++i) {
     const Step& step = plan.step(i);
-    if (step.kind != StepKind::kRecv || !plan.before[i].empty()) continue;
+    if (step.kind != StepKind::kRecv || step.to == Area::kScratch || !plan.before[i].empty()) continue;
     for (uint64_t e = step.offset; e < step.offset + step.length; ++e) {
       const bool filled = step.to == Area::kInput ? reduces(plan.problem.what)
                                                   : starts_in_output(plan.problem, plan.node_of[i], e);

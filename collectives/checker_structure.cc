@@ -20,11 +20,15 @@ bool fits(uint64_t offset, uint64_t length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
 
+// Steps whose payload fills a stretch of scratch: each needs one of its own.
+bool fills_scratch(const Step& step) {
+  return step.kind == StepKind::kRecvReduce || (step.kind == StepKind::kRecv && step.to == Area::kScratch);
+}
+
 // The fault of a step, for the end of a sentence; "" if nothing is.
 std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_t scratch_length) {
   // The rules of each kind of step for areas.
   const bool has_peer = step.kind != StepKind::kCopy && step.kind != StepKind::kReduce;
-  const bool copies_to_scratch = step.kind == StepKind::kCopy && step.to == Area::kScratch;
   const bool combines = step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce;
   if (has_peer && (step.peer < 0 || step.peer >= problem.nodes || step.peer == node))
     return "has no such peer";
@@ -32,24 +36,15 @@ std::string wrong_in(const Step& step, int node, const Problem& problem, uint64_
   if (step.length == 0 && problem.what != Collective::kBarrier) return "moves nothing";
   if (!fits(step.offset, step.length, problem.elements())) return "leaves its area";
   if (step.kind != StepKind::kRecv && step.from == Area::kScratch) return "reads scratch";
-  if (step.kind != StepKind::kSend && step.to == Area::kScratch && !copies_to_scratch)
-    return "writes scratch";
+  if (step.to == Area::kScratch && (combines || step.kind == StepKind::kCopy)) return "writes scratch";
   if (step.kind == StepKind::kCopy && step.from == step.to) return "copies within one area";
   if (combines && step.from == step.to) return "overwrites its input";
-  if ((combines || copies_to_scratch) && !fits(step.target, step.length, scratch_length)) {
+  if (step.kind == StepKind::kReduce && (step.gathered < 1 || step.place < 0 || step.place > step.gathered))
+    return "has no such place among its operands";
+  // A kReduce reads what is compared with the receives that have filled it.
+  if (fills_scratch(step) && !fits(step.target, step.length, scratch_length))
     return "leaves the scratch its schedule asks for";
-  }
   return "";
-}
-
-// Steps that fill a stretch of scratch: each needs one of its own. A kReduce reads a stretch that an
-// earlier copy has filled.
-bool fills_scratch(const Step& step) {
-  return step.kind == StepKind::kRecvReduce || (step.kind == StepKind::kCopy && step.to == Area::kScratch);
-}
-bool is_filled(const Step& reduce, const Step& by) {
-  return by.kind == StepKind::kCopy && by.to == Area::kScratch && by.target == reduce.target &&
-         by.length == reduce.length;
 }
 
 }  // namespace
@@ -75,7 +70,9 @@ std::string Plan::describe(uint32_t number) const {
   if (s.kind != StepKind::kRecv) text << name_of(s.from) << " to ";
   text << name_of(s.to) << " [" << s.offset << ", +" << s.length << ")";
   if (s.kind == StepKind::kSend || s.to == Area::kScratch) text << ", target " << s.target;
-  if (s.kind == StepKind::kRecvReduce || s.kind == StepKind::kReduce) text << ", scratch " << s.target;
+  if (s.kind == StepKind::kRecvReduce) text << ", scratch " << s.target;
+  if (s.kind == StepKind::kReduce)
+    text << ", number " << s.place << " beside " << s.gathered << " of scratch " << s.target;
   text << ")";
   return text.str();
 }
@@ -92,6 +89,20 @@ std::string check_problem(const Problem& problem, size_t lists) {
   return "";
 }
 
+// Whether each of the contributions that a kReduce reads is what one of the `fillings` has received.
+static bool is_filled(const Step& reduce, const Plan& plan, const std::vector<uint32_t>& fillings) {
+  for (int i = 0; i < reduce.gathered; ++i) {
+    const uint64_t at = reduce.target + static_cast<uint64_t>(i) * reduce.length;
+    if (std::none_of(fillings.begin(), fillings.end(), [&](uint32_t filling) {
+          const Step& by = plan.step(filling);
+          return by.kind == StepKind::kRecv && by.target == at && by.length == reduce.length;
+        })) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // For each node: every step, then the stretches of scratch against each other. Sorted by place, only
 // neighbours can overlap first.
 std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
@@ -105,11 +116,8 @@ std::string check_ranges(const Plan& plan, uint64_t scratch_limit) {
     for (uint32_t i = plan.first_of_node[node]; i < plan.first_of_node[node + 1]; ++i) {
       const std::string wrong = wrong_in(plan.step(i), static_cast<int>(node), plan.problem, scratch_length);
       if (!wrong.empty()) return plan.describe(i) + " " + wrong;
-      if (plan.step(i).kind == StepKind::kReduce &&
-          std::none_of(fillings.begin(), fillings.end(),
-                       [&](uint32_t f) { return is_filled(plan.step(i), plan.step(f)); })) {
-        return plan.describe(i) + " reads scratch that no copy before it has filled";
-      }
+      if (plan.step(i).kind == StepKind::kReduce && !is_filled(plan.step(i), plan, fillings))
+        return plan.describe(i) + " reads scratch that no receive before it has filled";
       if (fills_scratch(plan.step(i))) fillings.push_back(i);
     }
     std::sort(fillings.begin(), fillings.end(),
@@ -139,10 +147,9 @@ std::string match_messages(Plan& plan) {
     if (matched[pair] == sends[pair].size()) return plan.describe(i) + " has no send";
     const uint32_t number = sends[pair][matched[pair]++];
     const Step& send = plan.step(number);
-    const bool reduces = recv.kind == StepKind::kRecvReduce;
-    const Area place = reduces ? Area::kScratch : recv.to;
-    if (send.length != recv.length || send.to != place ||
-        send.target != (reduces ? recv.target : recv.offset)) {
+    const bool to_scratch = fills_scratch(recv);
+    if (send.length != recv.length || send.to != (to_scratch ? Area::kScratch : recv.to) ||
+        send.target != (to_scratch ? recv.target : recv.offset)) {
       return plan.describe(number) + " does not send what " + plan.describe(i) + " expects";
     }
     plan.match[i] = number;

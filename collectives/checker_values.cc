@@ -98,8 +98,12 @@ class SymbolicRun {
       const size_t to = cell(node, step.to, written_by(step).offset + i);
       if (step.kind == StepKind::kCopy) copy(number, cell(node, step.from, step.offset + i), to);
       if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
-        combine(number, cell(node, step.from, step.offset + i), cell(node, Area::kScratch, step.target + i),
-                to);
+        const int contributions = step.kind == StepKind::kReduce ? step.gathered : 1;
+        size_t held = cell(node, step.from, step.offset + i);
+        for (int c = 0; c < contributions; ++c, held = to) {
+          const uint64_t at = step.target + static_cast<uint64_t>(c) * step.length + i;
+          combine(number, held, cell(node, Area::kScratch, at), to);
+        }
       }
     }
     complete(number);

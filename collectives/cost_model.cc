@@ -39,12 +39,20 @@ uint64_t picoseconds_of(const Lists& lists, const Operation& operation,
   return end_of(simulated) + pace * (operation.chunks - simulated);
 }
 
+Problem problem_of(Algorithm algorithm, const Operation& operation) {
+  Problem problem = operation.chunk;
+  if (algorithm == Algorithm::kPairwise && !operation.pairwise_offsets.empty())
+    problem.block_offsets = operation.pairwise_offsets;
+  return problem;
+}
+
 double seconds(uint64_t picoseconds) { return static_cast<double>(picoseconds) * 1e-12; }
 
 }  // namespace
 
 double predict(Algorithm algorithm, const Operation& operation, const CostMeasurements& measurements) {
-  return seconds(picoseconds_of(steps_of_all(algorithm, operation.chunk), operation, measurements));
+  return seconds(
+      picoseconds_of(steps_of_all(algorithm, problem_of(algorithm, operation)), operation, measurements));
 }
 
 // An algorithm without a form of its own has the steps of another one; comparing the lists finds it.
@@ -55,9 +63,10 @@ std::vector<Candidate> rank_algorithms(const Operation& operation, uint64_t scra
   for (int i = 0; i < kAlgorithmCount; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
     Candidate candidate{algorithm, 0, ""};
-    seen.push_back(steps_of_all(algorithm, operation.chunk));
+    const Problem problem = problem_of(algorithm, operation);
+    seen.push_back(steps_of_all(algorithm, problem));
     const auto same = std::find(seen.begin(), seen.end() - 1, seen.back()) - seen.begin();
-    const uint64_t scratch = scratch_needed(algorithm, operation.chunk);
+    const uint64_t scratch = scratch_needed(algorithm, problem);
     if (same < i) {
       candidate.left_out = std::string("takes the same steps as ") + name_of(static_cast<Algorithm>(same));
     } else if (scratch > scratch_limit) {

@@ -66,6 +66,9 @@ struct Operation {
   uint64_t chunks = 1;         // the number of chunks, at least 1
   int chunks_in_flight = 1;    // at each node; at least 1
   bool tells_outputs = false;  // when it begins, every node tells the others where its output is
+  // The blocks of pairwise, where they are others than those of `chunk`, of as many elements
+  // (weighted_offsets() of owner_weights.h); empty: they are the same.
+  std::vector<uint64_t> pairwise_offsets = {};
 };
 
 // Seconds from the start of all nodes until the last one is done. Pure; any thread. It takes

@@ -74,8 +74,10 @@ class ProgramBuilder {
       case StepKind::kRecv:
         break;
       case StepKind::kRecvReduce:
-      case StepKind::kReduce:
         result.cpu += picoseconds(bytes, 1e12 / measurements_.reduce_bytes_s);
+        break;
+      case StepKind::kReduce:
+        result.cpu += picoseconds(bytes * step.gathered, 1e12 / measurements_.reduce_bytes_s);
         break;
       case StepKind::kCopy:
         result.cpu += picoseconds(bytes, 1e12 / measurements_.copy_bytes_s);

@@ -48,8 +48,10 @@ struct Executor::State {
   ReduceOp op;
   SlotMemory memory;
   Port& port;
-  std::vector<Exchange> exchanges;  // by peer, ascending
-  std::vector<bool> arrived;        // by Exchange::first_bit + tag
+  std::vector<Exchange> exchanges;    // by peer, ascending
+  std::vector<bool> arrived;          // by Exchange::first_bit + tag
+  std::vector<const void*> operands;  // of the reduction under way, from left to right
+  std::vector<const void*> parts;     // some elements of each of them
   std::array<Entry, kStepWindow> window{};
   size_t first = 0;     // steps before it are complete
   size_t loaded = 0;    // steps [first, loaded) are in the window, step s at s % kStepWindow
@@ -78,10 +80,13 @@ struct Executor::State {
   }
 
   // Goes through the whole list once and counts the payloads from each peer, so that an arrival of any
-  // tag has its bit, and no other has. This is the only allocation that depends on the schedule.
+  // tag has its bit, and no other has. Also the operands of a reduction. These are the only allocations
+  // that depend on the schedule.
   void count_arrivals() {
     size_t receives = 0;
+    size_t most_operands = 2;  // of a kRecvReduce
     for (size_t i = 0; const auto step = schedule->step(i); ++i) {
+      most_operands = std::max(most_operands, static_cast<size_t>(step->gathered) + 1);
       if (step->peer < 0) continue;
       auto at = std::lower_bound(exchanges.begin(), exchanges.end(), step->peer,
                                  [](const Exchange& e, int p) { return e.peer < p; });
@@ -91,6 +96,8 @@ struct Executor::State {
       ++receives;
     }
     arrived.resize(receives);
+    operands.reserve(most_operands);
+    parts.reserve(most_operands);
     size_t bit = 0;
     for (Exchange& exchange : exchanges) {
       exchange.first_bit = bit;
@@ -179,30 +186,42 @@ struct Executor::State {
       if (write(e, index)) complete_step(index);
       return;
     }
-    // The order of the operands is the algorithm's, so that all nodes get the same bits.
     if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
-      const void* sources[] = {address(step.from, step.offset), address(Area::kScratch, step.target)};
-      if (step.peer_first) std::swap(sources[0], sources[1]);
+      list_operands(step);
       std::byte* const to = address(step.to, step.offset);
       if (progress != nullptr && to == address(step.from, step.offset)) {
-        reduce_in_place(sources, to, step.length, index);
+        reduce_in_place(to, step.length, index);
       } else {
         void* const results[] = {to};
-        reduce(type, op, sources, results, step.length);
+        reduce(type, op, operands, results, step.length);
       }
     } else if (step.kind == StepKind::kCopy) {
-      std::byte* const to = address(step.to, step.to == Area::kScratch ? step.target : step.offset);
+      std::byte* const to = address(step.to, step.offset);
       const std::byte* const from = address(step.from, step.offset);
       if (to != from) std::memcpy(to, from, bytes);
     }
     complete_step(index);
   }
 
+  // The order of the operands is the algorithm's, so that all nodes get the same bits.
+  void list_operands(const Step& step) {
+    const std::byte* const own = address(step.from, step.offset);
+    operands.clear();
+    if (step.kind == StepKind::kRecvReduce) {
+      operands.assign({own, address(Area::kScratch, step.target)});
+      if (step.peer_first) std::swap(operands[0], operands[1]);
+      return;
+    }
+    for (int i = 0; i < step.gathered; ++i)
+      operands.push_back(address(Area::kScratch, step.target + static_cast<uint64_t>(i) * step.length));
+    operands.insert(operands.begin() + step.place, own);
+  }
+
   // Combines where the result overwrites an operand, so that a successor can go on after a crash at any
   // moment. Each block goes through `spare`: (1) mark "block b, not in spare"; (2) compute into spare; (3)
   // mark "block b in spare"; (4) copy spare to its place. A successor that finds mark 1 computes the block
   // again from operands that are untouched; one that finds mark 3 copies it again, which changes nothing.
-  void reduce_in_place(const void* const (&sources)[2], std::byte* to, uint64_t length, size_t index) {
+  void reduce_in_place(std::byte* to, uint64_t length, size_t index) {
     const size_t width = type_size(type);
     const uint64_t most = kSpareBytes / width;        // elements of a block
     const uint64_t name = uint64_t{index + 1} << 32;  // this step's mark; 0 would be "none"
@@ -218,8 +237,9 @@ struct Executor::State {
       const uint64_t count = std::min(most, length - first_element);
       if (!in_spare) {
         mark(block, false);
-        const void* parts[] = {static_cast<const std::byte*>(sources[0]) + first_element * width,
-                               static_cast<const std::byte*>(sources[1]) + first_element * width};
+        parts.clear();
+        for (const void* operand : operands)
+          parts.push_back(static_cast<const std::byte*>(operand) + first_element * width);
         void* const results[] = {progress->spare};
         reduce(type, op, parts, results, count);
         mark(block, true);
@@ -251,7 +271,7 @@ struct Executor::State {
 
 Executor::Executor(std::unique_ptr<Schedule> schedule, DataType type, ReduceOp op, SlotMemory memory,
                    Port& port, Progress* progress)
-    : state_(new State{std::move(schedule), type, op, memory, port, {}, {}}) {
+    : state_(new State{std::move(schedule), type, op, memory, port, {}, {}, {}, {}}) {
   state_->count_arrivals();
   state_->progress = progress;
   if (progress != nullptr) state_->go_on();

@@ -21,8 +21,9 @@ constexpr bool is_receive(const Step& step) {
   return step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce;
 }
 
-// The range that a step reads and writes of the slot's areas; length 0 if it does not. Scratch that payload
-// lands in is left out, because no other step of a schedule uses that stretch (the checker proves it).
+// The range that a step reads and writes of the slot's areas; length 0 if it does not. Scratch that the
+// payload of a kRecvReduce lands in is left out, because no other step of a schedule uses that stretch (the
+// checker proves it).
 inline Access read_by(const Step& step) {
   return step.kind == StepKind::kRecv ? Access{} : Access{step.from, step.offset, step.length};
 }
@@ -30,9 +31,10 @@ inline Access written_by(const Step& step) {
   if (step.kind == StepKind::kSend) return {};
   return {step.to, step.to == Area::kScratch ? step.target : step.offset, step.length};
 }
-// The second operand of a kReduce, which an earlier kCopy has put there.
+// The contributions that a kReduce combines, which earlier receives have put there.
 inline Access scratch_read_by(const Step& step) {
-  return step.kind == StepKind::kReduce ? Access{Area::kScratch, step.target, step.length} : Access{};
+  if (step.kind != StepKind::kReduce) return {};
+  return {Area::kScratch, step.target, step.length * static_cast<uint64_t>(step.gathered)};
 }
 
 // True if `later` may not start before `earlier`, which comes before it in the list, is complete: one of

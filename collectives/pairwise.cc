@@ -2,11 +2,13 @@
 // (modulo nodes), so that no two nodes begin with the same peer. It moves as few bytes as the ring, with
 // one hop for all of them, but a message for each peer.
 //
-// The reduce-scatter combines the contributions in the order of the nodes, ((c0 + c1) + c2) + ...,
-// whatever the block and wherever it ends. So an element's bits depend neither on how an operation is
-// cut nor on any timing; deterministic groups rely on that. It also means that a node's own contribution
-// is seldom the first operand. Nodes 2, 3, ... copy theirs into scratch, where it waits for its turn as
-// the peers' contributions do; the first contribution, node 0's, is received into kOutput.
+// The reduce-scatter gathers the contributions of all nodes at the owner of their block, which combines them
+// in one pass in the order of the nodes, ((c0 + c1) + c2) + ... So an element's bits depend neither on who
+// owns it, nor on how an operation is cut, nor on any timing. kInput is not written, and kOutput is written
+// once, so both may be buffers of the user, and the same one.
+//
+// For allreduce any blocks will do. Node i sends and receives D (1 + w (n - 2)) of the operation's D bytes,
+// if its block is the fraction w of them: nodes with slow links get small blocks (owner_weights.h).
 #include "collectives/algorithms.h"
 
 namespace hdt::collectives {
@@ -29,59 +31,28 @@ class PairwiseBuilder {
   // The node `ahead` places after this one.
   int peer(int ahead) const { return (problem_.me + ahead) % problem_.nodes; }
 
-  // Where in the owner's scratch the contribution of `node` waits; `of` is the owner's block. Nodes 0
-  // and 1 never wait at the same owner: at nodes 2, 3, ... node 0's contribution goes to kOutput, at
-  // node 0 its own stays in kInput, and so does node 1's own at node 1. So both share the first place.
-  static uint64_t waiting_place(int node, Range of) {
-    return static_cast<uint64_t>(std::max(node, 1) - 1) * of.length;
+  // Which of the contributions in the owner's scratch that of `node` is. The owner's own is not there.
+  static int place_at(int owner, int node) { return node < owner ? node : node - 1; }
+  static uint64_t scratch_of(int owner, int node, Range block) {
+    return static_cast<uint64_t>(place_at(owner, node)) * block.length;
   }
 
-  // Node 0's contribution is the first operand at nodes 2, 3, ... and lands in kOutput there.
-  void send_contribution(int to) {
-    const Range range = block(to);
-    const bool starts_there = problem_.me == 0 && to >= 2;
-    schedule_->add({StepKind::kSend, to, Area::kInput, starts_there ? Area::kOutput : Area::kScratch,
-                    range.offset, range.length,
-                    starts_there ? range.offset : waiting_place(problem_.me, range)});
-  }
-
-  // Adds the contribution of `node` to what is held. The held value is the first operand, except at node
-  // 1, which holds its own when node 0's comes. The own contribution at nodes 2, 3, ... is combined by a
-  // local kReduce.
-  void combine(int node, Area& held) {
-    const Area into = held == Area::kInput ? Area::kOutput : Area::kInput;
-    const bool own = node == problem_.me;
-    Step step{own ? StepKind::kReduce : StepKind::kRecvReduce,
-              own ? -1 : node,
-              held,
-              into,
-              own_.offset,
-              own_.length,
-              waiting_place(node, own_)};
-    step.peer_first = problem_.me == 1 && node == 0;
-    schedule_->add(step);
-    held = into;
-  }
-
-  // Order: copy the own contribution away, send everything, then combine in the order of the nodes.
   void reduce_scatter() {
-    const bool own_waits = problem_.me >= 2;
-    if (own_waits) {
-      schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kScratch, own_.offset, own_.length,
-                      waiting_place(problem_.me, own_)});
+    for (int ahead = 1; ahead < problem_.nodes; ++ahead) {
+      const int to = peer(ahead);
+      const Range range = block(to);
+      schedule_->add({StepKind::kSend, to, Area::kInput, Area::kScratch, range.offset, range.length,
+                      scratch_of(to, problem_.me, range)});
     }
-    for (int ahead = 1; ahead < problem_.nodes; ++ahead) send_contribution(peer(ahead));
-    Area held = Area::kInput;
-    if (own_waits) {
-      schedule_->add({StepKind::kRecv, 0, Area::kInput, Area::kOutput, own_.offset, own_.length, 0});
-      held = Area::kOutput;
+    for (int ahead = 1; ahead < problem_.nodes; ++ahead) {
+      const int from = peer(problem_.nodes - ahead);
+      schedule_->add({StepKind::kRecv, from, Area::kInput, Area::kScratch, own_.offset, own_.length,
+                      scratch_of(problem_.me, from, own_)});
     }
-    for (int node = own_waits ? 1 : 0; node < problem_.nodes; ++node) {
-      if (own_waits || node != problem_.me) combine(node, held);
-    }
-    // The result is on the wrong side.
-    if (held == Area::kOutput) return;
-    schedule_->add({StepKind::kCopy, -1, Area::kInput, Area::kOutput, own_.offset, own_.length, 0});
+    Step all{StepKind::kReduce, -1, Area::kInput, Area::kOutput, own_.offset, own_.length, 0};
+    all.gathered = problem_.nodes - 1;
+    all.place = problem_.me;
+    schedule_->add(all);
   }
 
   // The receives are listed in the order in which the peers send to this node, so the window of the

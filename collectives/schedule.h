@@ -11,7 +11,7 @@
 //   kOutput   the result. For allgather the node's own block is there at the start, for broadcast the root's
 //             data
 //   kScratch  where contributions land before they are combined: `scratch_length` elements. Each stretch of
-//             it is used for one contribution only
+//             it takes one payload only
 //
 // Order within a node: a step may start when every earlier step of the list that conflicts with it
 // (hazards.h: overlapping ranges of the same area, at least one of them written) is complete. Otherwise
@@ -44,11 +44,13 @@ enum class Area : uint8_t { kInput = 0, kOutput = 1, kScratch = 2 };
 // The kinds of steps. "op" is the operation's ReduceOp.
 enum class StepKind : uint8_t {
   kSend,        // from[offset, +length) to `peer`, which places it at to[target, +length)
-  kRecv,        // payload of `peer` lands in to[offset, +length); to is kOutput (or kInput)
+  kRecv,        // payload of `peer` lands in to[offset, +length), or in kScratch[target, +length)
   kRecvReduce,  // payload of `peer` lands in kScratch[target, +length); then
                 //   to[offset..] = from[offset..] op kScratch[target..]; to != from: a step can be run again
-  kCopy,    // to[offset, +length) = from[offset, +length), local; into kScratch: to kScratch[target, +length)
-  kReduce,  // as kRecvReduce, but local, of what a kCopy has put into kScratch[target, +length) before
+  kCopy,        // to[offset, +length) = from[offset, +length), local
+  kReduce,  // local: to[offset..] = the contributions of `gathered` + 1 nodes, combined from left to right.
+            //   That of this node is from[offset..], the one at `place`; the others have been received
+            //   into kScratch, one behind the other from `target` on
 };
 
 // One step of one node. Ranges are in elements and relative to the chunk, so a schedule is independent
@@ -62,7 +64,9 @@ struct Step {
   uint64_t offset = 0;  // elements
   uint64_t length = 0;  // elements; 0 only where a collective moves none (barrier: steps that only signal)
   uint64_t target = 0;  // kSend: offset at the receiver; others: offset in kScratch
-  bool peer_first = false;  // kRecvReduce, kReduce: scratch op from, instead of from op scratch
+  bool peer_first = false;  // kRecvReduce: scratch op from, instead of from op scratch
+  int gathered = 0;         // kReduce: contributions in kScratch, of `length` elements each
+  int place = 0;            // kReduce: how many of them come before this node's own
   bool operator==(const Step&) const = default;
 };
 

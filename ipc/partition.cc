@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "collectives/owner_weights.h"
+
 namespace hdt::ipc {
 
 using collectives::Collective;
@@ -92,7 +94,8 @@ uint64_t user_index(const Call& call, const Chunk& chunk, const Order& order, ui
   return order.rank_at[position] * call.count + chunk.offset + index % chunk.elements;
 }
 
-collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Order& order, uint32_t me) {
+collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Order& order, uint32_t me,
+                                std::span<const uint32_t> weights) {
   collectives::Problem problem;
   problem.what = call.what;
   problem.nodes = static_cast<int>(order.first_position.size() - 1);
@@ -103,8 +106,12 @@ collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Orde
   const auto nodes = static_cast<uint64_t>(problem.nodes);
   const uint64_t elements = call.what == Collective::kBarrier ? 0 : chunk.elements;
   // Where the nodes' blocks begin, nodes + 1 values. For collectives by blocks, a node's block is that
-  // of its ranks. For the others the range is divided evenly among the nodes, whatever the number of
-  // their ranks, since each node sends and receives as much as any other.
+  // of its ranks. For the others the range is divided by the weights, or evenly among the nodes, whatever the
+  // number of their ranks, since each node sends and receives as much as any other.
+  if (!by_blocks(call.what) && !weights.empty()) {
+    problem.block_offsets = collectives::weighted_offsets(weights, elements);
+    return problem;
+  }
   for (uint64_t node = 0; node <= nodes; ++node) {
     problem.block_offsets.push_back(by_blocks(call.what) ? order.first_position[node] * elements
                                                          : elements * node / nodes);

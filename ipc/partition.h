@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,10 @@ uint64_t result_bytes(const Call& call, uint32_t ranks);
 uint64_t user_index(const Call& call, const Chunk& chunk, const Order& order, uint64_t index);
 
 // The work that the daemon of node `me` has to do between the nodes for one chunk: the collective, the
-// root's node, and where the block of each node begins.
-collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Order& order, uint32_t me);
+// root's node, and where the block of each node begins. `weights`: how much of the chunk each node owns, for
+// collectives whose blocks are not those of ranks (collectives/owner_weights.h); empty: all the same.
+collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Order& order, uint32_t me,
+                                std::span<const uint32_t> weights = {});
 
 // Whether the call can be a call of any group: its collective, type and reduction are known, and its
 // root and count are within what some group allows. To be asked before type_size() or a Partition is used on

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/address.h"
+#include "collectives/owner_weights.h"
 #include "daemon/group/explanation.h"
 
 namespace hdt::daemon {
@@ -122,6 +123,7 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
 // - by_chunk_size: the algorithm that would be picked without measurements.
 // - candidates: predicted_s in seconds, if it was predicted; left_out: why the algorithm is not taken.
 // - predicted_for: the call that stands for its kind; hand_over_s: what ranks add to each time, in seconds.
+// - owned: what part of each chunk every node combines, where the parts are unequal, by the nodes' names.
 // - chunks, chunk_bytes: how many chunks the call is cut into, and the bytes of the first.
 nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   const GroupContext& context = group.context();
@@ -161,6 +163,10 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   const Explanation explanation = explain(tuner, call, context.group_class, hand_over_seconds(echoes_ns));
   json["picked"] = name_of(explanation.decision.algorithm);
   json["why"] = explanation.why;
+  for (size_t node = 0; node < explanation.weights.size(); ++node) {
+    const double part = static_cast<double>(explanation.weights[node]) / collectives::kWeightUnits;
+    json["owned"].push_back({{"node", context.nodes[node].name}, {"part", part}});
+  }
   json["by_chunk_size"] = name_of(tuner.by_chunk_size(call));
   // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {

@@ -242,12 +242,21 @@ uint64_t ChunkRunner::freed() {
   return freed_;
 }
 
+// With unequal parts the results of one chunk travel while the contributions of the next do. Links send in
+// order, so with many chunks in flight all their contributions would go before the first result: between four
+// hosts, one at half the rate, 16 chunks reach 83 % of the bound and 4 reach 98 % (64 MiB).
+size_t ChunkRunner::in_flight(const ActiveCall& call) const {
+  constexpr size_t kOfUnequalParts = 4;
+  return tuner_.weights_of(call.call, call.algorithm).empty() ? slots_.size()
+                                                              : std::min(kOfUnequalParts, slots_.size());
+}
+
 // The next chunk starts when its call is known, its slot has no executor, the local contributions are in
 // place, and all local ranks have copied out the chunk before it in the slot.
 bool ChunkRunner::launch() {
   const ActiveCall* call = call_of(next_chunk_);
   if (call == nullptr || slots_[next_chunk_ % slots_.size()]->executor != nullptr ||
-      !is_ready(*call, next_chunk_) || next_chunk_ >= freed() + slots_.size()) {
+      !is_ready(*call, next_chunk_) || next_chunk_ >= freed() + in_flight(*call)) {
     return false;
   }
   // The journal keeps small writes by slot and forgets them when the slot's next chunk starts. They must
@@ -267,7 +276,8 @@ void ChunkRunner::start(const ActiveCall& active, uint64_t chunk) {
   Slot& slot = *slots_[chunk % slots_.size()];
   const ipc::Layout& layout = context_.layout();
   const ipc::Chunk part = active.plan.chunk(chunk - active.first_chunk);
-  auto schedule = make_schedule(active.algorithm, problem_of(active.call, part, context_.order, context_.me));
+  auto schedule =
+      make_schedule(active.algorithm, tuner_.problem(active.call, part, active.algorithm, context_.me));
   // 1. Find the nodes that send to us in this schedule: they need credit.
   for (PeerCredit& credit : credit_) credit.sends_to_us = false;
   for (size_t i = 0;; ++i) {

@@ -175,6 +175,8 @@ class ChunkRunner {
   bool try_write(const HeldWrite& write);
   // Tries the writes to the node that are held.
   void write_held(uint32_t node);
+  // How many chunks may be under way while those of the call are started.
+  size_t in_flight(const ActiveCall& call) const;
   // Starts the next chunk if it may start.
   bool launch();
   void start(const ActiveCall& call, uint64_t chunk);

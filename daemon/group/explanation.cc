@@ -36,7 +36,7 @@ std::string words(Obstacle obstacle, Algorithm algorithm, const Call& call, cons
       const uint64_t width = collectives::type_size(call.type);
       return "it needs " +
              std::to_string(width *
-                            scratch_needed(algorithm, problem_of(call, plan.chunk(0), tuner.order(), 0))) +
+                            scratch_needed(algorithm, tuner.problem(call, plan.chunk(0), algorithm, 0))) +
              " bytes of scratch, a slot has " + std::to_string(tuner.layout().scratch_bytes);
     }
   }
@@ -49,7 +49,7 @@ std::string words(Reason reason) {
     case Reason::kConfigured:
       return "it is configured";
     case Reason::kInPlace:
-      return "it is the only one for buffers that ranks may use in place";
+      return "none is faster for buffers that ranks may use in place";
     case Reason::kPredicted:
       return "it is the fastest by the cost model";
     case Reason::kChunkSize:
@@ -69,7 +69,9 @@ double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
 
 // Asks the tuner the same question as a call would.
 Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double hand_over_s) {
-  Explanation all{tuner.decide(call), "", hand_over_s, {}};
+  Explanation all{tuner.decide(call), "", hand_over_s, {}, {}};
+  const std::span<const uint32_t> weights = tuner.weights_of(call, all.decision.algorithm);
+  all.weights.assign(weights.begin(), weights.end());
   // 1. Why it was picked, and what kept the configured algorithm from it.
   if (tuner.configured()) {
     all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";
@@ -89,8 +91,12 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
     if (!has_own_form(algorithm, problem)) {
       candidate.left_out = "it has no form of its own here: its steps are halving_doubling's";
     } else {
-      candidate.left_out =
-          words(obstacle_to(algorithm, call, tuner.layout(), tuner.order()), algorithm, call, tuner);
+      candidate.left_out = words(
+          obstacle_to(algorithm, call, tuner.layout(), tuner.order(), tuner.weights_of(call, algorithm)),
+          algorithm, call, tuner);
+      if (candidate.left_out.empty() && all.decision.reason == Reason::kInPlace &&
+          algorithm != all.decision.algorithm)
+        candidate.left_out = "it gains nothing here over a ring, for buffers that ranks may use in place";
     }
     for (const auto& predicted : tuner.predictions(call)) {
       if (predicted.algorithm != algorithm) continue;

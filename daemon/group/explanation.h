@@ -22,6 +22,9 @@ struct Explanation {
   // Every algorithm once: first those that the call can take, the fastest at the front, then those left
   // out, each with the reason. 0 seconds: nothing is predicted for it.
   std::vector<collectives::Candidate> candidates;
+  // What each node combines of a chunk, in units of collectives::kWeightUnits; empty: equal parts, or the
+  // blocks of its ranks.
+  std::vector<uint32_t> weights;
 };
 
 // Seconds for Explanation::hand_over_s, from the round trips in ns that the ranks of this node have measured

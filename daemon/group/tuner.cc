@@ -5,9 +5,41 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectives/owner_weights.h"
 #include "ipc/buffer_use.h"
 
 namespace hdt::daemon {
+
+namespace {
+
+// Unequal parts must be faster than equal ones by at least this much, so that links that are alike, but were
+// not measured alike, are used alike.
+constexpr double kLeastGain = 1.1;
+
+// What the links of each node carry in each direction: as in the cost model, as much as its fastest one.
+std::vector<uint64_t> port_rates(const collectives::CostMeasurements& measurements, uint32_t nodes) {
+  std::vector<uint64_t> rates;
+  const auto bounded = [](double rate) {
+    return static_cast<uint64_t>(
+        std::clamp(rate, 0.0, static_cast<double>(collectives::kHighestWeightedRate)));
+  };
+  for (uint32_t node = 0; node < nodes; ++node) {
+    uint64_t out = 0;
+    uint64_t in = 0;
+    for (uint32_t peer = 0; peer < nodes; ++peer) {
+      if (peer == node) continue;
+      const auto to = [&](uint32_t from, uint32_t at) {
+        return bounded(measurements.link_of(static_cast<int>(from), static_cast<int>(at)).bandwidth_bytes_s);
+      };
+      out = std::max(out, to(node, peer));
+      in = std::max(in, to(peer, node));
+    }
+    rates.push_back(std::min(out, in));
+  }
+  return rates;
+}
+
+}  // namespace
 
 using collectives::Algorithm;
 using ipc::by_blocks;
@@ -18,15 +50,18 @@ using ipc::Partition;
 
 // All nodes must come to the same answer, since it decides about the algorithm. Whether a rank really uses
 // its buffers in place is not known to other nodes, so the question is only whether it may.
-Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order) {
+Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout, const Order& order,
+                     std::span<const uint32_t> weights) {
   // The ring can take every call, also in place: its steps stay within a block, and it reads no element
   // of kInput after that element was written as kOutput. Its scratch is no longer than a chunk, which a
   // slot has.
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
   const Partition plan(call, layout);
-  const auto problem = problem_of(call, plan.chunk(0), order, 0);
-  if (may_be_direct(call, layout)) {
-    // Schedules other than the ring keep partial results in kInput between more than two nodes.
+  const auto problem = problem_of(call, plan.chunk(0), order, 0, weights);
+  // Pairwise keeps partial results nowhere, and its steps are those of whole blocks.
+  const bool keeps_input = algorithm == Algorithm::kPairwise && has_own_form(algorithm, problem);
+  if (may_be_direct(call, layout) && !keeps_input) {
+    // Other schedules than the ring keep partial results in kInput between more than two nodes.
     if (layout.nodes > 2) return Obstacle::kWritesInput;
     // If the call has several chunks, each has a part of every block, and the parts do not adjoin there.
     if (by_blocks(call.what) && plan.chunks() > 1) return Obstacle::kLeavesBlocks;
@@ -41,6 +76,21 @@ Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout
 
 Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> configured)
     : layout_(layout), order_(order), configured_(configured) {}
+
+void Tuner::set_measurements(std::optional<collectives::CostMeasurements> measurements) {
+  measurements_ = std::move(measurements);
+  predictions_.clear();
+  weights_.clear();
+  if (!measurements_ || layout_.nodes > collectives::kMostWeightedNodes) return;
+  const std::vector<uint64_t> rates = port_rates(*measurements_, layout_.nodes);
+  weights_ = collectives::owner_weights(rates);
+  if (collectives::gain_of(weights_, rates) < kLeastGain) weights_.clear();
+}
+
+std::span<const uint32_t> Tuner::weights_of(const Call& call, Algorithm algorithm) const {
+  const bool weighted = algorithm == Algorithm::kPairwise && call.what == collectives::Collective::kAllReduce;
+  return weighted ? weights_ : std::span<const uint32_t>();
+}
 
 // The lower power of two, so that a prediction needs no more chunks or scratch than any call of its kind
 // has.
@@ -61,6 +111,7 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   // slots.
   collectives::Operation operation;
   operation.chunk = problem_of(typical, plan.chunk(0), order_, 0);
+  operation.pairwise_offsets = problem(typical, plan.chunk(0), Algorithm::kPairwise, 0).block_offsets;
   operation.type = typical.type;
   operation.chunks = plan.chunks();
   operation.chunks_in_flight = layout_.slots;
@@ -79,21 +130,22 @@ Decision Tuner::decide(const Call& call) {
   // 1. Take the configured algorithm.
   Obstacle to_configured = Obstacle::kNone;
   if (configured_) {
-    to_configured = obstacle_to(*configured_, call, layout_, order_);
+    to_configured = obstacle_to(*configured_, call, layout_, order_, weights_of(call, *configured_));
     if (to_configured == Obstacle::kNone) return {*configured_, Reason::kConfigured};
   }
-  // 2. The calls in place that only the ring can run: between more than two nodes, or in blocks and
-  //    several chunks. obstacle_to() would leave nothing but the ring of the ranking, so none is made.
+  // 2. The calls in place that only the ring and pairwise can run: between more than two nodes, or in blocks
+  //    and several chunks. Pairwise gains where its parts are unequal.
   const Partition plan(call, layout_);
   const bool in_blocks = by_blocks(call.what) && plan.chunks() > 1;
-  if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks)) {
+  if (may_be_direct(call, layout_) && (layout_.nodes > 2 || in_blocks) &&
+      weights_of(call, Algorithm::kPairwise).empty()) {
     return {Algorithm::kRing, Reason::kInPlace, to_configured};
   }
   // 3. The fastest that the call can take. The ranking is that of the call's kind, whose count is lower,
   //    so the obstacles are asked of this very call. Nothing to go through if there are no measurements.
   for (const auto& candidate : predictions(call)) {
-    if (candidate.left_out.empty() &&
-        obstacle_to(candidate.algorithm, call, layout_, order_) == Obstacle::kNone) {
+    if (candidate.left_out.empty() && obstacle_to(candidate.algorithm, call, layout_, order_,
+                                                  weights_of(call, candidate.algorithm)) == Obstacle::kNone) {
       return {candidate.algorithm, Reason::kPredicted, to_configured};
     }
   }

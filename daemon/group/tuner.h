@@ -6,7 +6,8 @@
 // The order of preference:
 //
 // 1. the configured algorithm, if the call can take it;
-// 2. the ring, if it is the only algorithm for a call in place;
+// 2. the ring for a call in place, but where nodes have unequal links: pairwise could run it, too, but
+//    gains nothing between equal ones;
 // 3. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
 // 4. without measurements, the choice by the size of a chunk (select_algorithm()).
 //
@@ -20,6 +21,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -50,7 +52,7 @@ enum class Obstacle : uint8_t {
 enum class Reason : uint8_t {
   // by [class.NAME] algorithm
   kConfigured,
-  // the ring is the only algorithm that a call in place can take
+  // of the algorithms that a call in place can take none is faster than the ring
   kInPlace,
   // the fastest by the cost model
   kPredicted,
@@ -67,9 +69,9 @@ struct Decision {
 };
 
 // Whether the call may run with the algorithm on all nodes; kNone: it may. The answer is the same on all
-// nodes, since it uses the problem of node 0. Pure.
+// nodes, since it uses the problem of node 0. `weights`: as of Tuner::weights_of(). Pure.
 Obstacle obstacle_to(collectives::Algorithm algorithm, const ipc::Call& call, const ipc::Layout& layout,
-                     const ipc::Order& order);
+                     const ipc::Order& order, std::span<const uint32_t> weights = {});
 
 class Tuner {
  public:
@@ -80,13 +82,19 @@ class Tuner {
   // Sets the measurements that all nodes have agreed on. Nothing: some node has not measured something,
   // or the group has more than kMostMeasuredNodes nodes. Called before the first decide(), since
   // predictions are kept.
-  void set_measurements(std::optional<collectives::CostMeasurements> measurements) {
-    measurements_ = std::move(measurements);
-  }
+  void set_measurements(std::optional<collectives::CostMeasurements> measurements);
 
   // The algorithm of a call, which must be valid (ipc::validate()). May take milliseconds for the
   // first call of its kind.
   Decision decide(const ipc::Call& call);
+  // How much of each chunk every node combines, if the call runs the algorithm; empty: equal parts, or
+  // blocks that are not for the daemons to choose. Valid until the measurements are set again.
+  std::span<const uint32_t> weights_of(const ipc::Call& call, collectives::Algorithm algorithm) const;
+  // The work of node `me` for one chunk of a call that runs the algorithm.
+  collectives::Problem problem(const ipc::Call& call, const ipc::Chunk& chunk,
+                               collectives::Algorithm algorithm, uint32_t me) const {
+    return problem_of(call, chunk, order_, me, weights_of(call, algorithm));
+  }
   // The algorithm by the size of a chunk, which decides without measurements.
   collectives::Algorithm by_chunk_size(const ipc::Call& call) const;
   // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
@@ -104,6 +112,8 @@ class Tuner {
   const ipc::Order& order_;
   std::optional<collectives::Algorithm> configured_;
   std::optional<collectives::CostMeasurements> measurements_;
+  // By node, in units of kWeightUnits; empty where equal parts are about as fast.
+  std::vector<uint32_t> weights_;
   // collective, bytes of an element, root node, count as of representative()
   using CallKind = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
   std::map<CallKind, std::vector<collectives::Candidate>> predictions_;

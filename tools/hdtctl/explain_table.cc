@@ -29,6 +29,12 @@ std::string explain_table(const nlohmann::json& all) {
   }
   text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", text_at(all, "configured"),
                       all.at("picked").is_null() ? "none" : text_at(all, "picked"), text_at(all, "why"));
+  if (all.contains("owned")) {
+    text += "parts that the nodes combine:";
+    for (const auto& node : list_at(all, "owned"))
+      text += fmt::format(" {} {:.1f} %", text_at(node, "node"), 100 * number_at(node, "part"));
+    text += "\n";
+  }
   // A group of one node has no algorithms between nodes.
   if (list_at(all, "candidates").empty()) return text;
   text += all.contains("hand_over_s") ? fmt::format("\nalgorithms (with {} from rank to daemon and back):\n",

@@ -19,6 +19,7 @@ struct Case {
   std::vector<int> placement;
   bool in_place = false;
   bool both = false;  // two daemons at once
+  const char* algorithm = "auto";
 };
 
 class SeveralNodes : public ::testing::TestWithParam<Case> {};
@@ -29,7 +30,10 @@ TEST_P(SeveralNodes, WorkOutlivesDaemonsThatAreKilledAtAnyMoment) {
   std::printf("seed %u\n", seed);
   std::mt19937_64 random(seed);
   const int nodes = *std::max_element(GetParam().placement.begin(), GetParam().placement.end()) + 1;
-  World world(nodes, with_ports(nodes));
+  auto flags = with_ports(nodes);
+  for (auto& of_node : flags)
+    of_node.insert(of_node.end(), {"--class.default.algorithm", GetParam().algorithm});
+  World world(nodes, flags);
   auto ranks = world.group(GetParam().placement);
   Work work(world, ranks, seed, GetParam().in_place);
   for (int kill = 0; kill < 5; ++kill) {
@@ -56,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(All, SeveralNodes,
                                            Case{"ThreeNodes", {0, 1, 2, 1}}, Case{"FourNodes", {0, 1, 2, 3}},
                                            Case{"InPlaceOfTwo", {0, 1}, true},
                                            Case{"InPlaceOfThree", {0, 1, 2}, true},
+                                           Case{"PairwiseOfThree", {0, 1, 2}, false, false, "pairwise"},
+                                           Case{"PairwiseInPlace", {0, 1, 2}, true, false, "pairwise"},
                                            Case{"BothAtOnce", {0, 0, 1}, false, true},
                                            Case{"BothAtOnceInPlace", {0, 1}, true, true},
                                            Case{"TwoOfThree", {0, 1, 2}, false, true}),

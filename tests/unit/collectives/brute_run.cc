@@ -79,7 +79,8 @@ class BruteRun {
     node.phase[i] = Phase::kOver;
     for (uint64_t e = 0; e < step.length && step.kind != StepKind::kRecv; ++e) {
       uint64_t value = get(n, step.from, step.offset + e);
-      if (combines) value += get(n, Area::kScratch, step.target + e);
+      for (uint64_t c = 0; combines && c < contributions(step); ++c)
+        value += get(n, Area::kScratch, step.target + c * step.length + e);
       if (uint64_t* to = place(n, step.to, written(step) + e)) *to = value;
     }
     return true;
@@ -115,11 +116,17 @@ class BruteRun {
     });
   }
 
+  // How many contributions it combines with its own.
+  static uint64_t contributions(const Step& step) {
+    return step.kind == StepKind::kReduce ? static_cast<uint64_t>(step.gathered) : 1;
+  }
   // Where a step writes its first element.
   static uint64_t written(const Step& step) { return step.to == Area::kScratch ? step.target : step.offset; }
   static bool reads(const Step& step, Area area, uint64_t at) {
-    if (step.kind == StepKind::kReduce && area == Area::kScratch && at - step.target < step.length)
+    if (step.kind == StepKind::kReduce && area == Area::kScratch &&
+        at - step.target < contributions(step) * step.length) {
       return true;
+    }
     return step.kind != StepKind::kRecv && area == step.from && at - step.offset < step.length;
   }
   static bool writes(const Step& step, Area area, uint64_t at) {
@@ -141,7 +148,9 @@ class BruteRun {
           return true;
         }
         if (later.kind != StepKind::kRecv && writes(earlier, later.from, later.offset + e)) return true;
-        if (later.kind == StepKind::kReduce && writes(earlier, Area::kScratch, later.target + e)) return true;
+        for (uint64_t c = 0; later.kind == StepKind::kReduce && c < contributions(later); ++c) {
+          if (writes(earlier, Area::kScratch, later.target + c * later.length + e)) return true;
+        }
       }
     }
     return false;

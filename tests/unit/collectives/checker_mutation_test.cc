@@ -44,7 +44,8 @@ std::string damage(std::vector<StepList>& lists, const Problem& problem, std::mt
   const size_t i = random() % steps.size();
   const uint64_t by = random() % 2 == 0 ? 1 : UINT64_MAX;  // one up or one down
   const std::string where = " of node " + std::to_string(node) + " step " + std::to_string(i);
-  switch (random() % 10) {
+  const bool gathers = steps[i].kind == StepKind::kReduce;
+  switch (random() % (gathers ? 12 : 10)) {
     case 0:
       steps.erase(steps.begin() + static_cast<ptrdiff_t>(i));
       return "drop" + where;
@@ -72,9 +73,15 @@ std::string damage(std::vector<StepList>& lists, const Problem& problem, std::mt
     case 8:
       steps[i].to = static_cast<Area>(random() % 3);
       return "to" + where;
-    default:
+    case 9:
       steps[i].kind = static_cast<StepKind>(random() % 5);
       return "kind" + where;
+    case 10:
+      steps[i].gathered += static_cast<int>(by);
+      return "gathered" + where;
+    default:
+      steps[i].place += static_cast<int>(by);
+      return "place" + where;
   }
 }
 

@@ -103,25 +103,37 @@ TEST(Checker, FindsScratchUsedTwice) {
   EXPECT_THAT(check(lists, kReduceProblem, 1), HasSubstr("uses scratch that"));
 }
 
-// Node 0 adds its own contribution to node 1's, through scratch.
-TEST(Checker, FindsScratchThatNoCopyHasFilled) {
-  const Step copy{StepKind::kCopy, -1, kIn, kScratch, 0, 1, 0};
-  const Step reduce{StepKind::kReduce, -1, kOut, kIn, 0, 1, 0};
-  const std::vector<StepList> right{
-      {{copy, recv(1, kOut, 0), reduce, {StepKind::kCopy, -1, kIn, kOut, 0, 1, 0}}, 1},
-      {{send(0, kIn, 0, kOut, 0)}, 0}};
-  EXPECT_EQ(check(right, kReduceProblem, 1), "");
-  auto wrong = right;
-  wrong[0].steps.erase(wrong[0].steps.begin());
-  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("(reduce: output to input [0, +1), scratch 0) reads "
-                                                         "scratch that no copy before it has filled"));
-  wrong = right;
-  wrong[0].scratch_length = 0;
-  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("leaves the scratch"));
-  wrong = right;
-  wrong[0].steps[1] = recv_reduce(1, kIn, kOut, 0, 0);
-  wrong[1].steps[0] = send(0, kIn, 0, kScratch, 0);
-  EXPECT_THAT(check(wrong, kReduceProblem, 1), HasSubstr("uses scratch that"));
+// Node 0 gathers the contributions of the others in scratch, and combines them with its own.
+TEST(Checker, FindsScratchThatNoReceiveHasFilled) {
+  const Problem problem{Collective::kReduce, 3, 0, 0, {0, 1, 1, 1}};
+  const auto gather = [](int peer, uint64_t target) {
+    return Step{StepKind::kRecv, peer, kIn, kScratch, 0, 1, target};
+  };
+  Step reduce{StepKind::kReduce, -1, kIn, kOut, 0, 1, 0};
+  reduce.gathered = 2;
+  const std::vector<StepList> right{{{gather(1, 0), gather(2, 1), reduce}, 2},
+                                    {{send(0, kIn, 0, kScratch, 0)}, 0},
+                                    {{send(0, kIn, 0, kScratch, 1)}, 0}};
+  EXPECT_EQ(check(right, problem, 2), "");
+  const auto with = [&](const auto& change) {
+    auto wrong = right;
+    change(wrong);
+    return check(wrong, problem, 2);
+  };
+  EXPECT_THAT(
+      with([](auto& lists) { std::swap(lists[0].steps[1], lists[0].steps[2]); }),
+      HasSubstr("(reduce: input to output [0, +1), number 0 beside 2 of scratch 0) reads scratch that "
+                "no receive before it has filled"));
+  EXPECT_THAT(with([](auto& lists) { lists[0].steps[2].gathered = 3; }), HasSubstr("reads scratch that"));
+  EXPECT_THAT(with([](auto& lists) { lists[0].steps[2].gathered = 1; }), HasSubstr("lacks the contribution"));
+  EXPECT_THAT(with([](auto& lists) { lists[0].steps[2].gathered = 0; }), HasSubstr("has no such place"));
+  EXPECT_THAT(with([](auto& lists) { lists[0].steps[2].place = 3; }), HasSubstr("has no such place"));
+  EXPECT_THAT(with([](auto& lists) { lists[0].scratch_length = 1; }), HasSubstr("leaves the scratch"));
+  EXPECT_THAT(with([](auto& lists) {
+                lists[0].steps[1].target = 0;
+                lists[2].steps[0].target = 0;
+              }),
+              HasSubstr("reads scratch that"));
 }
 
 TEST(Checker, FindsElementsMixedUp) {

@@ -34,8 +34,6 @@ bool run(const Step& step, int me, std::vector<Expressions>& nodes) {
     if (payload.empty()) return false;
     operand = payload.front();
     payload.pop_front();
-  } else if (step.kind == StepKind::kReduce) {
-    operand = read(node, Area::kScratch, step.target, step.length);
   }
   Text value = step.kind == StepKind::kRecv ? operand : read(node, step.from, step.offset, step.length);
   if (step.kind == StepKind::kSend) {
@@ -43,12 +41,18 @@ bool run(const Step& step, int me, std::vector<Expressions>& nodes) {
     return true;
   }
   for (uint64_t e = 0; e < step.length; ++e) {
-    if (step.kind == StepKind::kRecvReduce || step.kind == StepKind::kReduce) {
-      const std::string& first = step.peer_first ? operand[e] : value[e];
-      const std::string& second = step.peer_first ? value[e] : operand[e];
-      value[e] = "(" + first + " " + second + ")";
+    // The operands from left to right.
+    Text operands = {value[e]};
+    if (step.kind == StepKind::kRecvReduce) operands.insert(operands.begin() + !step.peer_first, operand[e]);
+    if (step.kind == StepKind::kReduce) {
+      for (int c = 0; c < step.gathered; ++c) {
+        const uint64_t at = step.target + static_cast<uint64_t>(c) * step.length + e;
+        operands.insert(operands.begin() + c + (c >= step.place), read(node, Area::kScratch, at, 1)[0]);
+      }
     }
-    node.area[static_cast<size_t>(step.to)][written_by(step).offset + e] = value[e];
+    std::string all = operands[0];
+    for (size_t i = 1; i < operands.size(); ++i) all = "(" + all + " " + operands[i] + ")";
+    node.area[static_cast<size_t>(step.to)][written_by(step).offset + e] = all;
   }
   return true;
 }

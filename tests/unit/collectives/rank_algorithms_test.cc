@@ -50,7 +50,7 @@ TEST(RankAlgorithms, TellsTheTimesThatArePredicted) {
 TEST(RankAlgorithms, TakesFewStepsForSmallChunksAndFewBytesForLongOperations) {
   const auto small = rank_algorithms(operation(Collective::kAllReduce, 8, 16), kPlenty, kEthernet);
   EXPECT_EQ(small[0].algorithm, Algorithm::kRecursiveDoubling);
-  const auto small_uneven = rank_algorithms(operation(Collective::kAllReduce, 12, 16), kPlenty, kEthernet);
+  const auto small_uneven = rank_algorithms(operation(Collective::kAllReduce, 24, 16), kPlenty, kEthernet);
   EXPECT_EQ(small_uneven[0].algorithm, Algorithm::kBruck);
   const auto large = rank_algorithms(operation(Collective::kAllReduce, 7, 65536, 256), kPlenty, kEthernet);
   EXPECT_EQ(large[0].algorithm, Algorithm::kRing);

@@ -180,6 +180,58 @@ TEST(Predictions, DecideWhereThereAreFigures) {
   EXPECT_EQ(tuner.decide(in_place).reason, Reason::kInPlace);
 }
 
+// Node 3's links carry half as much as those between the others.
+collectives::CostMeasurements one_at_half(uint64_t noise) {
+  std::vector<NodeRates> table(
+      4, {{8'000'000'000, 8'000'000'000}, std::vector<LinkRates>(4, {10'000, 125'000'000, 125'000'000})});
+  for (size_t from = 0; from < 4; ++from) {
+    for (size_t to = 0; to < 4; ++to) {
+      uint64_t& rate = table[from].links[to].bytes_s;
+      if (noise != 0) rate -= noise * from;
+      if (noise == 0 && (from == 3 || to == 3)) rate /= 2;
+    }
+  }
+  return *cost_measurements(table);
+}
+
+TEST(UnequalLinks, AreGivenUnequalParts) {
+  const Order order = one_rank_each(4);
+  const Layout layout(4, 4, 1);
+  Tuner tuner(layout, order, std::nullopt);
+  const Call large = call_of(Collective::kAllReduce, 16'000'000);
+  tuner.set_measurements(one_at_half(0));
+  EXPECT_EQ(tuner.decide(large).algorithm, Algorithm::kPairwise);
+  EXPECT_EQ(tuner.decide(large).reason, Reason::kPredicted);
+  const auto weights = tuner.weights_of(large, Algorithm::kPairwise);
+  ASSERT_EQ(weights.size(), 4U);
+  EXPECT_EQ(weights[3], 0U);
+  const ipc::Chunk chunk = Partition(large, layout).chunk(0);
+  const auto offsets = tuner.problem(large, chunk, Algorithm::kPairwise, 0).block_offsets;
+  EXPECT_EQ(offsets[3], chunk.elements);
+  // The ring's own blocks stay equal, and other collectives have blocks that are not for us to choose.
+  EXPECT_EQ(tuner.problem(large, chunk, Algorithm::kRing, 0).block_offsets[3], chunk.elements * 3 / 4);
+  EXPECT_TRUE(tuner.weights_of(call_of(Collective::kReduceScatter, 1'000), Algorithm::kPairwise).empty());
+  const auto predictions = tuner.predictions(large);
+  const auto seconds = [&](Algorithm algorithm) {
+    return std::ranges::find(predictions, algorithm, &collectives::Candidate::algorithm)->seconds;
+  };
+  EXPECT_GT(seconds(Algorithm::kRing), 1.3 * seconds(Algorithm::kPairwise));
+  EXPECT_EQ(explain(tuner, large, "dp", 0).weights.size(), 4U);
+}
+
+// What is measured of equal links is never quite equal.
+TEST(UnequalLinks, ArePartedEquallyIfTheyAreNearlyAlike) {
+  const Order order = one_rank_each(4);
+  Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
+  const Call large = call_of(Collective::kAllReduce, 16'000'000);
+  tuner.set_measurements(one_at_half(1'500'000));
+  EXPECT_TRUE(tuner.weights_of(large, Algorithm::kPairwise).empty());
+  EXPECT_EQ(tuner.decide(large).algorithm, Algorithm::kRing);
+  EXPECT_EQ(tuner.decide(large).reason, Reason::kInPlace);
+  for (const auto& candidate : explain(tuner, large, "dp", 0).candidates)
+    EXPECT_EQ(candidate.left_out.empty(), candidate.algorithm == Algorithm::kRing);
+}
+
 // The schedule would write over what a user's buffer still has.
 TEST(ByChunkSize, NeverPicksWhatTheCallCannotTake) {
   for (uint32_t nodes = 2; nodes <= 6; ++nodes) {

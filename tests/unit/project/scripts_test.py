@@ -43,7 +43,7 @@ class Usage(unittest.TestCase):
                       ["tools/testhosts", "link", "0", "0", "rate"],
                       ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"],
                       ["bench/failover", "--times", "0"], ["bench/striping", "--rows", "none"],
-                      ["bench/protection", "--rounds", "0"],
+                      ["bench/protection", "--rounds", "0"], ["bench/unequal", "--rows", "none"],
                       ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"],
                       ["tools/fuzz", "--jobs", "0"]):
             done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True,
