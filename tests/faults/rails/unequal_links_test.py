@@ -1,30 +1,26 @@
 """unequal_links_test.py: where hosts have NICs of unequal rates, allreduce has parts that are as unequal, and
 every value is right; and bench/unequal measures it."""
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 from on_hosts import BUILD, ROOT, WAIT_S, main
 
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+
+from program_module import load_program  # noqa: E402
+
 PROGRAM = os.path.join(ROOT, "bench", "unequal")
-
-
-def loaded():
-    loader = importlib.machinery.SourceFileLoader("unequal", PROGRAM)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("unequal", loader))
-    loader.exec_module(module)
-    return module
 
 
 class UnequalLinks(unittest.TestCase):
     def setUp(self):
-        self.unequal = loaded()
+        self.unequal = load_program(PROGRAM)
 
     def explained(self, hosts):
         """What hdtctl explains of a large allreduce, once the group has measured its links."""

@@ -2,8 +2,6 @@
 A short program writes the journal in the place of torch's tests, so no torch is needed."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import os
 import signal
@@ -15,6 +13,10 @@ import unittest
 sys.dont_write_bytecode = True
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+
+from program_module import load_program  # noqa: E402
+
 # Its tests: each is named after what it does.
 TESTS = '''
 import json, os, signal, sys, time
@@ -44,19 +46,11 @@ for name in names:
 '''
 
 
-def load():
-    path = os.path.join(ROOT, "tools", "check-torch")
-    loader = importlib.machinery.SourceFileLoader("check_torch", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_torch", loader))
-    loader.exec_module(module)
-    return module
-
-
 class CheckTorch(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hdt-check-torch-")
         self.addCleanup(folder.cleanup)
-        self.tool = load()
+        self.tool = load_program(os.path.join(ROOT, "tools", "check-torch"))
         self.tool.TESTS = os.path.join(folder.name, "tests.py")
         self.tool.GRACE_S = 0.5
 

@@ -1,8 +1,6 @@
 """scripts_test.py: the scripts refuse wrong usage in one line, and their steps report success, failure and
 sums."""
 
-import importlib.machinery
-import importlib.util
 import os
 import select
 import signal
@@ -15,6 +13,10 @@ import unittest.mock
 sys.dont_write_bytecode = True
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+
+from program_module import load_program  # noqa: E402
+
 TIMEOUT_S = 30
 
 
@@ -53,9 +55,7 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.stdout, "")
 
     def test_the_state_of_testhosts_is_never_found_half_written(self):
-        loader = importlib.machinery.SourceFileLoader("testhosts", tool("testhosts"))
-        testhosts = importlib.util.module_from_spec(importlib.util.spec_from_loader("testhosts", loader))
-        loader.exec_module(testhosts)
+        testhosts = load_program(tool("testhosts"))
         with tempfile.TemporaryDirectory() as folder, \
                 unittest.mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
             hosts = testhosts.Hosts("tried")
@@ -87,9 +87,7 @@ class Usage(unittest.TestCase):
             self.assertRegex(done.stdout, "(?i)examples?:")
 
     def test_the_fuzzers_of_the_tool_are_those_of_the_tree(self):
-        loader = importlib.machinery.SourceFileLoader("fuzz", tool("fuzz"))
-        fuzz = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz", loader))
-        loader.exec_module(fuzz)
+        fuzz = load_program(tool("fuzz"))
         folder = os.path.join(ROOT, "tests", "fuzz")
         with_target = []
         for name in os.listdir(folder):
