@@ -32,7 +32,7 @@ Time least_time(std::span<const uint64_t> rates) {
     if (k > 0 && time.above * descending[k] <= time.below) break;
     least = time;
   }
-  // Nobody is done before the slowest link has carried a contribution out, and the result in.
+  // The node with the slowest link must send its contribution and receive the result, whatever it owns.
   const Wide slowest = descending.back();
   return least.above * slowest < least.below ? Time{1, slowest} : least;
 }

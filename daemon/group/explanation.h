@@ -22,8 +22,8 @@ struct Explanation {
   // Every algorithm once: first those that the call can take, the fastest at the front, then those left
   // out, each with the reason. 0 seconds: nothing is predicted for it.
   std::vector<collectives::Candidate> candidates;
-  // What each node combines of a chunk, in units of collectives::kWeightUnits; empty: equal parts, or the
-  // blocks of its ranks.
+  // By node: the part of a chunk that it combines, in units of collectives::kWeightUnits. Empty: the parts
+  // are equal, or they are the blocks of the nodes' ranks.
   std::vector<uint32_t> weights;
 };
 

@@ -16,7 +16,8 @@ namespace {
 // not measured alike, are used alike.
 constexpr double kLeastGain = 1.1;
 
-// What the links of each node carry in each direction: as in the cost model, as much as its fastest one.
+// The rate of each node in bytes a second: that of its fastest link, in the slower direction. The cost model
+// takes the fastest link for the node's port, too.
 std::vector<uint64_t> port_rates(const collectives::CostMeasurements& measurements, uint32_t nodes) {
   std::vector<uint64_t> rates;
   const auto bounded = [](double rate) {

@@ -69,7 +69,7 @@ TEST(OwnerWeights, AddUpAndReachTheBound) {
       const std::vector<uint64_t> rates = random_rates(random, nodes);
       const std::vector<uint32_t> weights = owner_weights(rates);
       ASSERT_EQ(std::accumulate(weights.begin(), weights.end(), uint64_t{0}), kWeightUnits);
-      // What the units leave over is less than one for each node.
+      // Rounding moves less than one unit for each node.
       const double rounding = 1 + static_cast<double>(nodes * nodes) / kWeightUnits;
       ASSERT_LE(time_of(weights, rates), bound_of(rates) * rounding)
           << nodes << " nodes, round " << round << ", seed " << kWeightSeed;

@@ -219,7 +219,7 @@ TEST(UnequalLinks, AreGivenUnequalParts) {
   EXPECT_EQ(explain(tuner, large, "dp", 0).weights.size(), 4U);
 }
 
-// What is measured of equal links is never quite equal.
+// Measured rates of equal links differ a little.
 TEST(UnequalLinks, ArePartedEquallyIfTheyAreNearlyAlike) {
   const Order order = one_rank_each(4);
   Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
