@@ -1,6 +1,6 @@
 // training_files.cc: files that other programs bring to the training layer: the index of a dataset
-// (training/data), and models, profiles, clusters, plans and calibrations as TOML (training/plan). The first
-// byte says which.
+// (training/data), and models, profiles, clusters, plans, calibrations and trials as TOML (training/plan).
+// The first byte says which.
 #include <algorithm>
 
 #include "tests/fuzz/memory_file.h"
@@ -8,6 +8,7 @@
 #include "training/data/indexed_index.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/predict/calibration.h"
+#include "training/plan/validate/trials.h"
 
 namespace hdt::fuzz_training_files {
 
@@ -65,9 +66,31 @@ bool same(Result<T> (*read)(const std::string&), std::span<const std::byte> inpu
   return true;
 }
 
+// Trials that were read can be written as files of their names, and their layouts as plans.
+bool take_trials(std::span<const std::byte> input) {
+  const fuzz::MemoryFile file(input);
+  const auto read = plan::read_trial_file(file.path());
+  if (!read.is_ok()) {
+    HDT_HOLDS(read.status().code() == Code::kConfig && !read.status().message().empty());
+    return false;
+  }
+  HDT_HOLDS(plan::has_trials(file.path()) && !read.value().trials.empty());
+  for (const plan::TrialFile::Trial& trial : read.value().trials) {
+    const plan::Measurement& measured = trial.measured;
+    HDT_HOLDS(!measured.name.empty() && measured.name.find('/') == std::string::npos);
+    HDT_HOLDS(measured.step_seconds > 0 && measured.peak_memory_bytes >= 0);
+    HDT_HOLDS(trial.plan_path.empty() == !measured.plan.replicas.empty());
+    if (!trial.plan_path.empty()) continue;
+    const fuzz::MemoryFile written(fuzz::to_bytes(plan::to_toml(measured.plan)));
+    const auto again = plan::read_plan(written.path());
+    HDT_HOLDS(again.is_ok() && again.value() == measured.plan);
+  }
+  return true;
+}
+
 bool take(std::span<const std::byte> input) {
   Choices choices(input);
-  switch (choices.get<uint8_t>() % 6) {
+  switch (choices.get<uint8_t>() % 7) {
     case 0:
       return take_index(choices);
     case 1:
@@ -78,8 +101,10 @@ bool take(std::span<const std::byte> input) {
       return same(plan::read_cluster, choices.rest());
     case 4:
       return same(plan::read_plan, choices.rest());
-    default:
+    case 5:
       return same(plan::read_calibration, choices.rest());
+    default:
+      return take_trials(choices.rest());
   }
 }
 
@@ -124,6 +149,8 @@ kind = "block"
 count = 6
 output_bytes = 100
 parameter_bytes = [[1, 1000], [2, 500]]
+forward_sums = [100, 200]
+backward_sums = [300]
 [[layer]]
 kind = "head"
 output_bytes = 100
@@ -225,6 +252,29 @@ fixed_bytes = 1000000
 measured_over_predicted = [0.9, 1.1, 1]
 )";
 
+constexpr char kTrials[] = R"(name = "lab"
+model = "model.toml"
+profile = "profile.toml"
+cluster = "cluster.toml"
+[[trials]]
+plan = "plan.toml"
+step_seconds = 1.5
+peak_memory_bytes = 1000
+[[trials]]
+name = "in place"
+step_seconds = 2
+left_out = "slow"
+schedule = "1f1b-lockstep"
+background_send_bytes = 0
+[[trials.replica]]
+micro_batch_size = 1
+micro_batches = 4
+[[trials.replica.stage]]
+layers = 6
+node = "n-1"
+tensor_parallel = 2
+)";
+
 std::vector<Bytes> seeds() {
   std::vector<Bytes> all;
   for (uint8_t code = 1; code <= 8; ++code) {
@@ -237,6 +287,7 @@ std::vector<Bytes> seeds() {
   all.push_back(text_seed(4, kPlan));
   all.push_back(text_seed(4, kChunkedPlan));
   all.push_back(text_seed(5, kCalibration));
+  all.push_back(text_seed(6, kTrials));
   return all;
 }
 
@@ -285,6 +336,13 @@ std::vector<Bytes> spoilt() {
   change(1, kModel, "[[1, 1000], [2, 500]]",
          {"1", "[]", "[1, 2]", "[[1]]", "[[1, \"a\"]]", "[[2, 1], [1, 1]]", "[[1.5, 2]]", "[[1, inf]]"});
   change(1, kModel, "count = 6", {"count = 0", "count = 1.5", "count = 3000000000"});
+  change(1, kModel, "[100, 200]", {"[]", "1", "[0]", "[1.5]", "['a']"});
+  change(6, kTrials, "name = \"lab\"", {"", "name = \"a/b\"", "name = \"..\""});
+  change(6, kTrials, "name = \"in place\"", {"name = \"trial-1\"", "name = 1"});
+  change(6, kTrials, "[[trials]]\nplan", {"[trials]\nplan", "[[trial]]\nplan"});
+  change(6, kTrials, "step_seconds = 2", {"step_seconds = -2", "step_seconds = inf", "seconds = 2"});
+  change(6, kTrials, "plan = \"plan.toml\"", {"", "plan = 1", "plan = \"a\"\n[[trials.replica]]"});
+  change(6, kTrials, "layers = 6", {"layers = -1", "layers = 6\nrecompute_layers = 7"});
   change(1, kModel, "4.0", {"0", "nan", "\"a\""});
   change(2, kProfile, "overlap_slowdown = 1.2", {"overlap_slowdown = 0.5"});
   change(2, kProfile, "[[collective]]", {"[collective]", "[[collective]]\n[[collective]]"});

@@ -18,9 +18,9 @@ namespace hdt::tools {
 
 // `hdt-plan validate`: predicts measured steps.
 struct ValidateOptions {
-  // A published folder, or a file of own runs, which needs `inputs`.
+  // A published folder, a file of trials, or a file of own runs, which needs `inputs`.
   std::string measured;
-  // The files that own runs ran on; empty for a published folder.
+  // The files that own runs ran on; empty for the others.
   InputPaths inputs;
   // The folder to write calibrations to, as SET.toml; may be empty.
   std::string calibrations;
@@ -30,7 +30,7 @@ struct ValidateOptions {
 // calibration for each row.
 Status validate_command(const ValidateOptions& options);
 
-// `hdt-plan import`: a published folder as files for the other subcommands.
+// `hdt-plan import`: a published folder, or a file of trials, as files for the other subcommands.
 struct ImportOptions {
   std::string published;
   // The folder that gets a folder for each set.

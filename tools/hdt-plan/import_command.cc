@@ -1,4 +1,5 @@
-// import_command.cc: `hdt-plan import`: writes a published set as the files that the other subcommands read.
+// import_command.cc: `hdt-plan import`: writes published sets, or trials, as the files that the other
+// subcommands read.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "tools/hdt-plan/output_file.h"
 #include "training/plan/describe/toml_files.h"
 #include "training/plan/validate/measured_runs.h"
+#include "training/plan/validate/trials.h"
 
 namespace hdt::tools {
 namespace {
@@ -36,13 +38,15 @@ Status make_new_folder(const fs::path& folder) {
   return Status::ok();
 }
 
-Status write_set(const plan::PublishedSet& set, const fs::path& folder) {
+// `memory_is_known`: the set says how much memory its devices have.
+Status write_set(const plan::PublishedSet& set, bool memory_is_known, const fs::path& folder) {
   const auto write = [&](const std::string& file, const std::string& text) {
     return write_output(kOutput, folder / file, text);
   };
   HDT_RETURN_IF_ERROR(write("profile.toml", plan::to_toml(set.profile)));
   HDT_RETURN_IF_ERROR(write("model.toml", plan::to_toml(set.model)));
-  HDT_RETURN_IF_ERROR(write("cluster.toml", kMemoryComment + plan::to_toml(set.cluster)));
+  HDT_RETURN_IF_ERROR(
+      write("cluster.toml", (memory_is_known ? "" : kMemoryComment) + plan::to_toml(set.cluster)));
   std::vector<std::string> plans;
   for (const plan::Measurement& row : set.rows) {
     plans.push_back("plan-" + row.name + ".toml");
@@ -54,14 +58,17 @@ Status write_set(const plan::PublishedSet& set, const fs::path& folder) {
 }  // namespace
 
 Status import_command(const ImportOptions& options) {
-  const auto sets = plan::import_published_sets(options.published);
+  std::error_code ignored;
+  const bool trials = fs::is_regular_file(options.published, ignored);
+  const auto sets =
+      trials ? plan::read_trials(options.published) : plan::import_published_sets(options.published);
   if (!sets.is_ok()) return sets.status();
   // All folders are there before the first file is written.
   for (const plan::PublishedSet& set : sets.value())
     HDT_RETURN_IF_ERROR(make_new_folder(fs::path(options.output) / set.name));
   for (const plan::PublishedSet& set : sets.value()) {
     const fs::path folder = fs::path(options.output) / set.name;
-    HDT_RETURN_IF_ERROR(write_set(set, folder));
+    HDT_RETURN_IF_ERROR(write_set(set, trials, folder));
     fmt::print("{}: model {}, {} nodes, {} measured plans\n", folder.string(), set.model.name,
                set.cluster.nodes.size(), set.rows.size());
   }

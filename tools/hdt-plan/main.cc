@@ -53,6 +53,7 @@ constexpr const char* kSearchExamples =
 constexpr const char* kValidateExamples =
     "Examples:\n"
     "  hdt-plan validate published/\n"
+    "  hdt-plan validate trials.toml\n"
     "  hdt-plan validate runs.toml -p profile.toml -c cluster.toml -m model.toml --calibrations .";
 constexpr const char* kExportExamples =
     "Examples:\n"
@@ -280,8 +281,8 @@ int parse_and_run(int argc, char** argv) {
   validate_app
       ->add_option(
           "measured", validate.measured,
-          "a published folder (profiles.json, links.json, llm_info.json and plans-*/*.json), or a file "
-          "of own runs (with -p, -c and -m)")
+          "a published folder (profiles.json, links.json, llm_info.json and plans-*/*.json), a file of "
+          "trials, or a file of own runs (with -p, -c and -m)")
       ->type_name("PATH")
       ->required();
   validate_app->add_option("-p,--profile", validate.inputs.profile, "profile of the file of own runs")
@@ -299,8 +300,8 @@ int parse_and_run(int argc, char** argv) {
   validate_app->callback([&] { run = [&] { return hdt::tools::validate_command(validate); }; });
 
   hdt::tools::ImportOptions import;
-  CLI::App* import_app =
-      app.add_subcommand("import", "a published folder as profile, model, cluster, plans and runs");
+  CLI::App* import_app = app.add_subcommand(
+      "import", "a published folder, or trials, as profile, model, cluster, plans and runs");
   import_app->footer(
       "Writes DIR/SET/profile.toml, model.toml, cluster.toml, plan-ROW.toml and runs.toml for each set.\n\n"
       "Example:\n  hdt-plan import measurements --output lab\n"
@@ -308,8 +309,9 @@ int parse_and_run(int argc, char** argv) {
       "-m lab/plans-a/model.toml");
   import_app
       ->add_option("published", import.published,
-                   "the folder (profiles.json, links.json, llm_info.json and plans-*/*.json)")
-      ->type_name("DIR")
+                   "the folder (profiles.json, links.json, llm_info.json and plans-*/*.json), or a file of "
+                   "trials")
+      ->type_name("PATH")
       ->required();
   import_app->add_option("--output", import.output, "where the sets' folders go; made if it is not there")
       ->type_name("DIR")

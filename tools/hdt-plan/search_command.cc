@@ -60,8 +60,13 @@ std::string not_searched(const plan::SearchResult& result, const plan::SearchOpt
           "layouts only";
       break;
   }
-  if (options.engine == plan::Engine::kHdtTrain) return text;
-  return text + (text.empty() ? "" : "; ") + "stages of one pipeline with different tensor-parallel degrees";
+  const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (result.not_played > 0)
+    add(fmt::format("{} candidate{} with longer estimated steps than those that were played",
+                    result.not_played, result.not_played == 1 ? "" : "s"));
+  if (options.engine != plan::Engine::kHdtTrain)
+    add("stages of one pipeline with different tensor-parallel degrees");
+  return text;
 }
 
 // All pairs of kinds of nodes that were left out are listed.
@@ -80,6 +85,7 @@ void print_json(const plan::SearchResult& result, double bound_seconds, const ch
                                        {"interleaved_plans_played", result.interleaved_plans},
                                        {"proof", proof},
                                        {"not_searched", not_searched},
+                                       {"candidates_not_played", result.not_played},
                                        {"left_out", left_out},
                                        {"plan", plan::to_toml(result.plan)}};
   fmt::print("{}\n", json.dump(2));
@@ -118,6 +124,7 @@ Status search_command(const SearchCommandOptions& options) {
   for (const EngineName& name : kEngines) {
     if (options.engine == name.name) search_options.engine = name.engine;
   }
+  search_options.runtime.reduction = plan::reduction_of(search_options.engine);
   const auto found =
       options.equal ? plan::search_equal_split(given, search_options) : plan::search(given, search_options);
   if (!found.is_ok()) return found.status();

@@ -11,6 +11,7 @@
 #include "tools/hdt-plan/commands.h"
 #include "tools/hdt-plan/output_file.h"
 #include "training/plan/validate/measured_runs.h"
+#include "training/plan/validate/trials.h"
 #include "training/plan/validate/validation.h"
 
 namespace hdt::tools {
@@ -162,23 +163,25 @@ void add_transfers(const std::vector<plan::PublishedSet>& sets, const std::vecto
                                                  {"rows_in_interval", transfer.inside_interval}});
 }
 
-// `measured` is a file of own runs if it is a regular file. Own runs need all three files that they ran
-// on; a published folder has its own.
+// `measured` is a file of trials or of own runs if it is a regular file. Own runs need all three files that
+// they ran on; trials and a published folder have their own.
 Result<std::vector<plan::PublishedSet>> read_sets(const ValidateOptions& options) {
   const InputPaths& paths = options.inputs;
   const std::array<std::pair<const char*, const std::string*>, 3> files = {
       {{"--profile", &paths.profile}, {"--cluster", &paths.cluster}, {"--model", &paths.model}}};
   std::error_code ignored;
-  const bool own_runs = std::filesystem::is_regular_file(options.measured, ignored);
+  const bool trials = plan::has_trials(options.measured);
+  const bool own_runs = !trials && std::filesystem::is_regular_file(options.measured, ignored);
   for (const auto& [flag, path] : files) {
     if (own_runs && path->empty())
       return Status(Code::kConfig, fmt::format("{}: is missing; own runs need what they ran on", flag));
     if (!own_runs && !path->empty())
       return Status(Code::kConfig,
                     fmt::format("{}: given, but '{}' is no file of own runs; a published folder "
-                                "has its own",
+                                "has its own, and a file of trials names them",
                                 flag, options.measured));
   }
+  if (trials) return plan::read_trials(options.measured);
   if (!own_runs) return plan::import_published_sets(options.measured);
   auto inputs = read_inputs(paths);
   if (!inputs.is_ok()) return inputs.status();

@@ -73,6 +73,7 @@ FoundPlan search(const Inputs& inputs, std::int64_t global_batch_size) {
   const Read read(inputs);
   plan::SearchOptions options;
   options.global_batch_size = global_batch_size;
+  options.runtime.reduction = plan::reduction_of(options.engine);
   const plan::SearchResult found = value_of(plan::search(read.inputs(), options));
   return {plan::to_toml(found.plan), found.step_seconds,
           plan::ideal_seconds(read.inputs(), global_batch_size), found.proof == plan::SearchProof::kBest,

@@ -210,6 +210,8 @@ TEST(ClassSearch, TheLargeExampleReachesItsBound) {
   const auto found = search(inputs, options);
   ASSERT_TRUE(found.is_ok()) << found.status().message();
   EXPECT_EQ(found.value().proof, SearchProof::kNone);
+  // On so many devices most candidates are left to their estimates.
+  EXPECT_GT(found.value().not_played, found.value().predictions);
   EXPECT_GE(ideal_seconds(inputs, 8192) / found.value().step_seconds, .9749);
   const auto prediction = predict(inputs, found.value().plan);
   ASSERT_TRUE(prediction.is_ok()) << prediction.status().message();

@@ -346,11 +346,12 @@ TEST(Convert, SettingsThatOnlyAPlanHasAreWarnedOf) {
   plan.runtime.bucket_bytes = 1;
   plan.runtime.overlap_gradients = false;
   plan.runtime.background_send_bytes = 1;
+  plan.runtime.lockstep_exchange = true;
   plan.classes["dp"].weight = 3;
-  EXPECT_THAT(
-      strategy_of_plan(plan, nullptr).value().warnings,
-      ElementsAre(HasSubstr("schedule 'zero-bubble' is left out"), HasSubstr("bucket_bytes 1"),
-                  HasSubstr("overlap_gradients"), HasSubstr("background_send_bytes"), HasSubstr("[class]")));
+  EXPECT_THAT(strategy_of_plan(plan, nullptr).value().warnings,
+              ElementsAre(HasSubstr("schedule 'zero-bubble' is left out"), HasSubstr("bucket_bytes 1"),
+                          HasSubstr("overlap_gradients"), HasSubstr("background_send_bytes"),
+                          HasSubstr("lockstep_exchange"), HasSubstr("[class]")));
 }
 
 TEST(Convert, RecomputationGoesAlong) {

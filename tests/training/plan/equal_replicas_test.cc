@@ -72,6 +72,12 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
     Cluster cluster = nodes(any(1, 6), any(0, 6), 4);
     Model model = example_model(6);
     if (any(0, 1)) model.tied_parameter_bytes = {{1, 6 << 20}, {2, 3 << 20}};
+    // With two devices a stage, layers may have sums over them.
+    const int degree = any(1, 2);
+    if (any(0, 1)) {
+      model.layers[1].forward_sums = {any(1, 4) << 20};
+      model.layers[1].backward_sums = {any(1, 4) << 20, 1 << 20};
+    }
     Profile profile = example_profile();
     for (auto& [key, link] : profile.links) link.bandwidth = {{1, any(1, 20) * 2e7}};
     if (any(0, 1)) {
@@ -92,7 +98,7 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
     const bool interleave = plan.runtime.schedule != ScheduleKind::kLockstep && any(0, 1);
     // Few kinds of replicas, on devices in a row.
     std::vector<std::string> workers;
-    for (const Node& node : cluster.nodes) workers.insert(workers.end(), node.devices, node.name);
+    for (const Node& node : cluster.nodes) workers.insert(workers.end(), node.devices / degree, node.name);
     std::vector<std::pair<std::vector<int>, int>> kinds;
     for (int kind = any(1, 3); kind > 0; --kind) {
       const int stages = any(1, 3);
@@ -108,7 +114,7 @@ TEST(EqualReplicas, RandomPlansArePlayedToTheLastBit) {
         // Stages of two layers or more each can have two chunks.
         const bool chunks = interleave && layers.size() > 1 && std::ranges::min(layers) > 1;
         for (const int here : layers) {
-          replica.stages.push_back({here, workers[at++], 1});
+          replica.stages.push_back({here, workers[at++], degree});
           if (chunks) replica.stages.back().chunk_layers = {1, here - 1};
           if (weighted) replica.stages.back().optimizer_shard_weight = any(1, 2);
         }

@@ -12,12 +12,12 @@ namespace hdt::plan {
 namespace {
 
 TEST(Explanation, TheRivalIsOfAnotherShapeAndSaysWhy) {
-  const Cluster cluster{{{"f", "fast", 1, int64_t{1} << 40}, {"s", "slow", 1, int64_t{1} << 40}}};
+  const Cluster cluster{{{"f", "fast", 2, int64_t{1} << 40}, {"s", "slow", 2, int64_t{1} << 40}}};
   const Model model = example_model(12);
   Profile profile = example_profile();
   std::erase_if(profile.compute, [](const auto& entry) { return entry.first.micro_batch_size > 1; });
   const PredictionInputs inputs{cluster, model, profile, {}};
-  // Half of the devices unused: there is a faster one, which leaves none unused.
+  // Most of the devices unused: there is a faster one, which leaves none unused.
   Plan alone;
   alone.replicas = {{1, 32, {{12, "f", 1}}}};
   const auto faster = best_rival(inputs, alone);
@@ -26,7 +26,7 @@ TEST(Explanation, TheRivalIsOfAnotherShapeAndSaysWhy) {
   EXPECT_THAT(faster.value().rival->reason, testing::HasSubstr(" s less "));
   const auto slower = best_rival(inputs, faster.value().rival->plan);
   ASSERT_TRUE(slower.is_ok() && slower.value().rival);
-  // The devices in the other order are a shape of their own.
+  // Pipelines of the same devices are another shape; the same replicas in another order are not.
   EXPECT_GE(slower.value().rival->step_seconds, faster.value().rival->step_seconds);
   EXPECT_NE(shape_text(slower.value().rival->plan, cluster), shape_text(faster.value().rival->plan, cluster));
   const bool equal = slower.value().rival->step_seconds == faster.value().rival->step_seconds;

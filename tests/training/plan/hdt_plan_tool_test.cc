@@ -1,4 +1,5 @@
 // hdt-plan as its users run it: what it prints, and with which exit status it ends.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -159,6 +160,29 @@ TEST_F(HdtPlanFiles, SearchPrintsAPlanThatPredictsAsItSays) {
                  "--global-batch-size");
 }
 
+// hdt-train sums gradients by libhdt, so a plan for it says so, and its step is that of such sums.
+TEST_F(HdtPlanFiles, SearchPlaysAndWritesTheReductionsOfTheEngine) {
+  Profile profile = example_profile();
+  profile.collective.step_overhead = 1e-3;
+  training::write_all(file("profile.toml"), to_toml(profile));
+  for (const auto& [engine, reduction] :
+       {std::pair{"hdt-train", "hdt"}, {"megatron", "ring"}, {"any", "ring"}}) {
+    for (const bool equal : {false, true}) {
+      std::vector<std::string> arguments = {
+          "search",   file("cluster.toml"), file("model.toml"), "-p",   file("profile.toml"),  "--json",
+          "--output", file("plan.toml"),    "--engine",         engine, "--global-batch-size", "16"};
+      if (equal) arguments.emplace_back("--equal");
+      const auto found = hdt_plan(arguments);
+      ASSERT_EQ(found.exit_code, 0) << found.err;
+      const auto json = nlohmann::json::parse(found.out);
+      EXPECT_THAT(json["plan"].get<std::string>(), HasSubstr(fmt::format("reduction = \"{}\"", reduction)));
+      const auto predicted = hdt_plan(on_plan("predict", {"--json"}));
+      ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+      EXPECT_EQ(nlohmann::json::parse(predicted.out)["step_seconds"], json["step_seconds"]);
+    }
+  }
+}
+
 TEST_F(HdtPlanFiles, SearchSaysWhichPlansItLeavesOut) {
   const auto search = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"search", file("cluster.toml"), file("model.toml"),
@@ -194,6 +218,29 @@ TEST_F(HdtPlanFiles, SearchSaysWhichPlansItLeavesOut) {
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
   EXPECT_THAT(explained.out,
               testing::ContainsRegex("\nleft out: [0-9]+ placements of stages: no link between"));
+}
+
+// On more than 512 devices plays take long, and candidates are left to their estimates.
+TEST_F(HdtPlanFiles, SearchSaysHowManyCandidatesItDidNotPlay) {
+  Cluster large;
+  for (int node = 0; node < 66; ++node)
+    large.nodes.push_back({fmt::format("n{}", node), node % 2 == 0 ? "fast" : "slow", 8, int64_t{16} << 30});
+  training::write_all(file("cluster.toml"), to_toml(large));
+  const std::vector<std::string> arguments = {"search",
+                                              file("cluster.toml"),
+                                              file("model.toml"),
+                                              "-p",
+                                              file("profile.toml"),
+                                              "--global-batch-size",
+                                              "2048",
+                                              "--json"};
+  const auto found = hdt_plan(arguments);
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const auto json = nlohmann::json::parse(found.out);
+  const int64_t not_played = json["candidates_not_played"];
+  EXPECT_GT(not_played, 1);
+  EXPECT_THAT(json["not_searched"].get<std::string>(),
+              HasSubstr(fmt::format("; {} candidates with longer estimated steps", not_played)));
 }
 
 TEST_F(HdtPlanFiles, SearchRecomputesAndChoosesASchedule) {

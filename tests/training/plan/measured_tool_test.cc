@@ -9,6 +9,7 @@
 
 #include "tests/training/plan/plan_tool.h"
 #include "tests/training/plan/small_published_set.h"
+#include "tests/training/plan/small_trials.h"
 #include "training/plan/describe/toml_files.h"
 
 namespace hdt::plan {
@@ -116,6 +117,39 @@ TEST(HdtPlan, AnImportedSetIsValidatedAsThePublishedOne) {
   expect_refused(hdt_plan({"import", folder.path()}), "--output");
   expect_refused(hdt_plan({"import", "/nonexistent", "--output", folder.file("other")}), "/nonexistent");
   EXPECT_FALSE(std::filesystem::exists(folder.file("other")));
+}
+
+// Trials become the same files, and say the same as before.
+TEST(HdtPlan, ImportedTrialsAreValidatedAsTheirFile) {
+  const training::TemporaryFolder folder;
+  write_small_trials(folder);
+  const std::string trials = folder.file("trials.toml");
+  const auto direct = hdt_plan({"validate", trials, "--json", "--calibrations", folder.path()});
+  ASSERT_EQ(direct.exit_code, 0) << direct.err;
+  const auto json = nlohmann::json::parse(direct.out);
+  EXPECT_EQ(json[0]["set"], "lab");
+  EXPECT_EQ(json[0]["rows"].size(), 4U);
+  EXPECT_EQ(json[0]["rows"][3]["counted"], false);
+  EXPECT_THAT(training::read_all(folder.file("lab.toml")), StartsWith("name = \"lab\""));
+  const std::vector<std::string> import = {"import", trials, "--output", folder.file("out")};
+  const auto output = hdt_plan(import);
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const std::string set = folder.file("out/lab");
+  EXPECT_EQ(output.out, set + ": model small, 4 nodes, 4 measured plans\n");
+  // The memory of the devices is known, unlike that of a published set.
+  EXPECT_THAT(training::read_all(set + "/cluster.toml"), StartsWith("[[node]]"));
+  const std::vector<std::string> on_what = {"-p", set + "/profile.toml", "-c", set + "/cluster.toml",
+                                            "-m", set + "/model.toml"};
+  std::vector<std::string> arguments = {"validate", set + "/runs.toml", "--json"};
+  arguments.insert(arguments.end(), on_what.begin(), on_what.end());
+  const auto imported = hdt_plan(arguments);
+  ASSERT_EQ(imported.exit_code, 0) << imported.err;
+  EXPECT_EQ(nlohmann::json::parse(imported.out), json);
+  arguments[1] = trials;
+  expect_refused(hdt_plan(arguments), "--profile: given, but");
+  expect_refused(hdt_plan(import), "holds files already");
+  training::write_all(trials, "trials = 1\n");
+  expect_refused(hdt_plan({"validate", trials}), "trials.toml: name: is missing");
 }
 
 }  // namespace

@@ -139,6 +139,9 @@ TEST(PlanExport, WhatTheEngineDoesNotRunIsNamed) {
   plan.runtime.background_send_bytes = 1;
   EXPECT_THAT(check_engine_runs(plan).message(), HasSubstr("background_send_bytes"));
   plan = example_plan();
+  plan.runtime.lockstep_exchange = true;
+  EXPECT_THAT(check_engine_runs(plan).message(), HasSubstr("lockstep_exchange: given"));
+  plan = example_plan();
   plan.replicas[1].stages[0].tensor_parallel = 2;
   EXPECT_THAT(check_engine_runs(plan).message(), HasSubstr("replica 2.stage 1.tensor_parallel: 2 given"));
 }

@@ -328,13 +328,42 @@ TEST_F(Predictor, APlanThatWouldHangIsRefused) {
   EXPECT_GT(predicted(plan).step_seconds, 0);
 }
 
+// Two stages that both send first: an exchange is both messages at once, so nobody waits for ever.
+TEST_F(Predictor, AnExchangeInLockstepWaitsForBothMessages) {
+  for (auto& [key, cost] : profile_.compute) {
+    if (key.layer != "block") cost = {1e-9, 1e-9, 1e-9, 1e-9, 1};
+  }
+  const double message = .004;
+  set_rate((1 << 20) / message);
+  Plan plan;
+  plan.replicas = {{1, 4, {{2, "a", 1}, {2, "c", 1}}}};
+  const double background = predicted(plan).step_seconds;
+  plan.runtime.lockstep_exchange = true;
+  const Prediction prediction = predicted(plan);
+  // A forward takes .02 and a backward .04 on each stage. The second stage has its forwards and backwards,
+  // with a message before each pair: the first activation, then three exchanges. The last gradient, backward
+  // and update of the first stage follow.
+  EXPECT_NEAR(prediction.step_seconds, .02 + 4 * (message + .06) + message + .04 + .004, 1e-6);
+  // In the background the second activation comes while the second stage computes.
+  EXPECT_NEAR(background, prediction.step_seconds - message, 1e-6);
+  EXPECT_NEAR(prediction.workers[0].sum(), prediction.step_seconds, 1e-9);
+  // Sends alone that wait would wait for ever in this order.
+  plan.runtime.lockstep_exchange = false;
+  plan.runtime.background_send_bytes = 0;
+  EXPECT_FALSE(predict({cluster_, model_, profile_, calibration_}, plan).is_ok());
+}
+
 TEST_F(Predictor, PartsSumToTheStepForRandomPlans) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   const auto any = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+  model_.layers[1].forward_sums = {1 << 20};
+  model_.layers[1].backward_sums = {1 << 20};
   for (int round = 0; round < 200; ++round) {
     set_rate(std::pow(10, any(6, 10)));
+    const int degree = any(1, 2);
+    for (Node& node : cluster_.nodes) node.devices = 2 * degree;
     Plan plan;
     plan.runtime.schedule = kScheduleKinds[any(0, std::size(kScheduleKinds) - 1)];
     plan.runtime.overlap_gradients = any(0, 1);
@@ -343,8 +372,10 @@ TEST_F(Predictor, PartsSumToTheStepForRandomPlans) {
     plan.runtime.bucket_bytes = any(1, 30 << 20);
     // An interleaved plan has a replica with chunks, beside what is random.
     if (plan.runtime.schedule == ScheduleKind::kInterleaved)
-      plan.replicas = {{1, 2 * any(1, 3), {{2, "c", 1, 0, {1, 1}}, {2, "d", 1, 0, {1, 1}}}}};
+      plan.replicas = {{1, 2 * any(1, 3), {{2, "c", degree, 0, {1, 1}}, {2, "d", degree, 0, {1, 1}}}}};
     if (plan.runtime.schedule == ScheduleKind::kLockstep && any(0, 1)) plan.runtime.background_send_bytes = 0;
+    if (plan.runtime.schedule == ScheduleKind::kOneForwardOneBackward)
+      plan.runtime.lockstep_exchange = any(0, 1);
     const int replicas = any(1, 3);
     int taken = 0;
     for (int r = 0; r < replicas; ++r) {
@@ -352,7 +383,7 @@ TEST_F(Predictor, PartsSumToTheStepForRandomPlans) {
       int left = 4;
       for (int stages = any(1, 2); stages > 0; --stages, ++taken) {
         const int layers = stages == 1 ? left : any(0, left);
-        plan.replicas.back().stages.push_back({layers, cluster_.nodes[taken % 4].name, 1});
+        plan.replicas.back().stages.push_back({layers, cluster_.nodes[taken % 4].name, degree});
         left -= layers;
       }
     }

@@ -20,7 +20,8 @@ namespace {
 // The layouts of a cluster: for each order of ranks, number of stages, micro-batch size and split.
 class Layouts {
  public:
-  Layouts(const PredictionInputs& inputs, int64_t batch) : inputs_(inputs), batch_(batch) {
+  Layouts(const PredictionInputs& inputs, const SearchOptions& options)
+      : inputs_(inputs), batch_(options.global_batch_size), runtime_(options.runtime) {
     std::vector<std::string> ranks;
     std::vector<std::string> kinds;
     for (const Node& node : inputs.cluster.nodes) {
@@ -101,6 +102,7 @@ class Layouts {
   void play(const std::vector<std::vector<std::string>>& nodes, const std::vector<int>& split, int size,
             int count) {
     Plan plan;
+    plan.runtime = runtime_;
     for (const std::vector<std::string>& replica : nodes) {
       plan.replicas.push_back({size, count, {}});
       for (size_t s = 0; s < replica.size(); ++s)
@@ -115,6 +117,7 @@ class Layouts {
 
   const PredictionInputs& inputs_;
   const int64_t batch_;
+  const Runtime runtime_;
   double best_ = std::numeric_limits<double>::infinity();
   int64_t played_ = 0;
 };
@@ -165,8 +168,10 @@ TEST(Textbook, SearchNeverLosesToIt) {
                                any(0, 3) == 0 ? any(1, 8) : devices, int64_t{any(1, 16)} << 30});
     SearchOptions options;
     options.global_batch_size = int64_t{1} << any(3, 8);
+    // By turns, reductions are those of hdt-train and those of other engines.
+    if (round % 2 == 1) options.runtime.reduction = ReductionKind::kHdt;
     const PredictionInputs inputs{cluster, model, profile, {}};
-    const Layouts layouts(inputs, options.global_batch_size);
+    const Layouts layouts(inputs, options);
     played += layouts.played();
     if (layouts.best() == std::numeric_limits<double>::infinity()) continue;
     const auto found = search(inputs, options);
@@ -224,6 +229,7 @@ TEST(Textbook, FourNodesAreAsFastAsByHand) {
   for (const auto& [batch, seconds] : {std::pair{64, 3.11}, {128, 5.32}, {256, 9.58}}) {
     SearchOptions options;
     options.global_batch_size = batch;
+    options.runtime.reduction = reduction_of(options.engine);
     const auto found = search({cluster.value(), model.value(), profile.value(), {}}, options);
     ASSERT_TRUE(found.is_ok()) << found.status().message();
     EXPECT_LE(found.value().step_seconds, seconds) << "batch " << batch;

@@ -82,6 +82,11 @@ TEST_F(TomlFiles, ReadBackTheSame) {
   plan.replicas[1].stages[1].recomputed_layers = 2;
   plan.replicas[1].stages[1].attention_only = true;
   EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
+  plan.runtime.background_send_bytes.reset();
+  plan.runtime.lockstep_exchange = true;
+  EXPECT_EQ(read_plan(file(to_toml(plan))).value(), plan);
+  EXPECT_EQ(reason(read_plan(file("background_send_bytes = 0\n" + to_toml(plan)))),
+            "background_send_bytes: given beside lockstep_exchange, in which no send is in the background");
 }
 
 TEST_F(TomlFiles, NodesThatAreAlikeAreCounted) {
@@ -200,6 +205,24 @@ TEST_F(TomlFiles, TypesOfNumbersMustExistAndGoTogether) {
   // Gradients are of the parameters' type if nothing else is said.
   EXPECT_EQ(read_model(file("parameter_type = \"fp16\"\n" + model)).value().types.gradients,
             training::NumberType::kFloat16);
+}
+
+TEST_F(TomlFiles, SumsOfTensorParallelGroupsAreIntegersAndFew) {
+  Model model = example_model();
+  model.layers[1].forward_sums = {1 << 20, 2 << 20};
+  model.layers[2].backward_sums = {3};
+  const std::string good = to_toml(model);
+  const Result<Model> same = read_model(file(good));
+  ASSERT_TRUE(same.is_ok()) << same.status().message();
+  EXPECT_EQ(to_toml(same.value()), good);
+  EXPECT_EQ(same.value().layers[1].forward_sums, model.layers[1].forward_sums);
+  EXPECT_EQ(same.value().layers[2].backward_sums, model.layers[2].backward_sums);
+  std::string many = "[1";
+  for (int sum = 0; sum < 64; ++sum) many += ", 1";
+  for (const std::string& bad : {std::string("[]"), std::string("1"), std::string("[0]"), std::string("[-1]"),
+                                 std::string("[1.5]"), std::string("['1']"), many + "]"})
+    EXPECT_EQ(reason(read_model(file(replaced(good, "[1048576, 2097152]", bad)))),
+              "layer 2.forward_sums: expected a list of 1 to 64 integers of at least 1");
 }
 
 TEST_F(TomlFiles, BandwidthPointsIncrease) {

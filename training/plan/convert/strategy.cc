@@ -31,6 +31,7 @@ std::vector<std::string> settings_of_plans_only(const Plan& plan) {
         "overlap_gradients = false is left out: leave out --overlap-grad-reduce for Megatron");
   if (runtime.background_send_bytes)
     warnings.emplace_back("background_send_bytes is left out: no flag says it");
+  if (runtime.lockstep_exchange) warnings.emplace_back("lockstep_exchange is left out: no flag says it");
   if (!plan.classes.empty())
     warnings.emplace_back(
         "[class] sections are left out: hdt-plan export --classes writes them for hdtcommd");

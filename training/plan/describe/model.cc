@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "training/engine/layout.h"
@@ -13,6 +14,12 @@ int Model::num_units() const {
   int units = 0;
   for (const LayerKind& kind : layers) units += kind.count;
   return units;
+}
+
+bool Model::has_sums() const {
+  return std::ranges::any_of(layers, [](const LayerKind& kind) {
+    return !kind.forward_sums.empty() || !kind.backward_sums.empty();
+  });
 }
 
 const LayerKind& Model::unit(int index) const {

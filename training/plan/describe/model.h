@@ -24,6 +24,11 @@ struct LayerKind {
   // By tensor-parallel degree: bytes of parameters that one device has of one unit. A degree that is
   // missing cannot be used.
   std::map<int, int64_t> parameter_bytes;
+  // Sums over the devices of a tensor-parallel group that one unit does in its forward and in its backward,
+  // each by its bytes for one sample, all of which every device has. Only where the profile's times are
+  // without them. Empty: they are in the profile's times, or there are none.
+  std::vector<int64_t> forward_sums = {};
+  std::vector<int64_t> backward_sums = {};
 };
 
 // The whole row. check_model() must accept it before anything else uses it.
@@ -50,6 +55,8 @@ struct Model {
   int num_layers() const { return num_units() - 2; }
   // The kind of the unit at `index`, from 0 to num_units() - 1.
   const LayerKind& unit(int index) const;
+  // Whether a kind of layers has sums over a tensor-parallel group.
+  bool has_sums() const;
   bool has_tied_unit() const { return !tied_parameter_bytes.empty(); }
   // Bytes of gradients for each byte of parameters.
   int gradient_factor() const {

@@ -356,6 +356,13 @@ Status check_plan(const Plan& plan, const Cluster& cluster, const Model& model, 
       const std::string& device = node.value()->device;
       if (profiled.emplace(device, stage.tensor_parallel, replica.micro_batch_size).second)
         HDT_RETURN_IF_ERROR(check_stage(field, stage, replica, device, model, profile));
+      if (stage.tensor_parallel > 1 && model.has_sums() &&
+          !link_between(cluster, profile, *node.value(), *node.value(), true))
+        return refuse(
+            field + ".tensor_parallel",
+            fmt::format("{} given, and layers of model '{}' have sums over these devices; the profile "
+                        "has no link inside a node of '{}'",
+                        stage.tensor_parallel, model.name, device));
       HDT_RETURN_IF_ERROR(check_recomputation(field, stage, plan.runtime));
       HDT_RETURN_IF_ERROR(check_attention(field, stage, replica, device, model, profile));
       HDT_RETURN_IF_ERROR(devices.take(field + ".node", replica.stages, s));

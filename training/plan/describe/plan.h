@@ -102,6 +102,9 @@ struct Runtime {
   // training/engine/shards.h). Gradients are reduced by a reduce-scatter, and an allgather brings the
   // parameters under the first forward of the next step.
   bool use_distributed_optimizer = false;
+  // True: every send waits for its receiver, and a send that a receive from the same neighbour follows is one
+  // exchange with it: both are posted at once and waited for together, as Megatron does.
+  bool lockstep_exchange = false;
   bool operator==(const Runtime&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -41,7 +42,8 @@ std::string runs(const std::vector<std::string>& texts, const char* times, const
 
 }  // namespace
 
-// Replicas are compared as text: two are equal if a reader could not tell them apart.
+// Replicas are compared as text: two are equal if a reader could not tell them apart. Their order is no part
+// of the shape.
 std::string shape_text(const Plan& plan, const Cluster& cluster) {
   const KindOf kinds = kinds_of(cluster);
   std::vector<std::string> replicas;
@@ -50,6 +52,7 @@ std::string shape_text(const Plan& plan, const Cluster& cluster) {
     for (const Stage& stage : replica.stages) stages.push_back(stage_kind(stage, kinds));
     replicas.push_back(fmt::format("({}) mbs {}", runs(stages, " ", ", "), replica.micro_batch_size));
   }
+  std::ranges::sort(replicas);
   return runs(replicas, " x ", " + ");
 }
 

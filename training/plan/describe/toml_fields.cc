@@ -169,6 +169,21 @@ std::optional<int64_t> TomlFields::optional_size(const char* field) {
 
 int64_t TomlFields::size(const char* field) { return integer(field, 1, std::nullopt); }
 
+std::vector<int64_t> TomlFields::sizes_or_none(const char* field, size_t most) {
+  std::vector<int64_t> values;
+  const toml::node* node = find(field, false);
+  if (!node) return values;
+  const toml::array* list = node->as_array();
+  // Entries that are no integers become 0, which is refused below.
+  for (size_t i = 0; list && i < list->size(); ++i)
+    values.push_back(list->get(i)->value_exact<int64_t>().value_or(0));
+  if (!list || values.empty() || values.size() > most || *std::ranges::min_element(values) < 1) {
+    fail(field, fmt::format("expected a list of 1 to {} integers of at least 1", most));
+    values.clear();
+  }
+  return values;
+}
+
 std::vector<std::string> TomlFields::texts(const char* field) {
   std::vector<std::string> values;
   const toml::node* node = find(field, true);

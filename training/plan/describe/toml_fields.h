@@ -70,6 +70,8 @@ class TomlFields {
   std::optional<int64_t> optional_size(const char* field);
   // An integer of at least 1.
   int64_t size(const char* field);
+  // [1, 2, ...]: at least one and at most `most` integers of at least 1.
+  std::vector<int64_t> sizes_or_none(const char* field, size_t most);
   // ["a", "b", ...]: at least one text, and none of them empty.
   std::vector<std::string> texts(const char* field);
   std::vector<std::string> texts_or_none(const char* field);

@@ -47,6 +47,9 @@ training::NumberType number_type(TomlFields& fields, const char* field, training
   return type.value_or(otherwise);
 }
 
+// Sums of one layer in one direction: more than any layer does.
+constexpr size_t kMostSums = 64;
+
 // One [[layer]] table of a model.
 LayerKind read_layer(TomlFields& fields) {
   LayerKind kind;
@@ -54,6 +57,8 @@ LayerKind read_layer(TomlFields& fields) {
   kind.count = static_cast<int>(fields.count_or("count", 1));
   kind.output_bytes = fields.size("output_bytes");
   kind.parameter_bytes = bytes_by_degree(fields, "parameter_bytes", fields.points("parameter_bytes"));
+  kind.forward_sums = fields.sizes_or_none("forward_sums", kMostSums);
+  kind.backward_sums = fields.sizes_or_none("backward_sums", kMostSums);
   fields.end();
   return kind;
 }
@@ -187,6 +192,10 @@ void read_runtime(TomlFields& fields, Runtime& runtime) {
   else if (reduction != reduction_name(ReductionKind::kRing))
     fields.fail("reduction", fmt::format("'{}' given, expected hdt or ring", reduction));
   runtime.background_send_bytes = fields.optional_size("background_send_bytes");
+  runtime.lockstep_exchange = fields.flag_or("lockstep_exchange", runtime.lockstep_exchange);
+  if (runtime.lockstep_exchange && runtime.background_send_bytes)
+    fields.fail("background_send_bytes",
+                "given beside lockstep_exchange, in which no send is in the background");
   runtime.overlap_gradients = fields.flag_or("overlap_gradients", runtime.overlap_gradients);
   runtime.bucket_bytes = fields.count_or("bucket_bytes", runtime.bucket_bytes);
   runtime.use_distributed_optimizer =
@@ -300,15 +309,20 @@ Result<Cluster> read_cluster(const std::string& path) {
   return cluster;
 }
 
+Plan read_plan_fields(TomlFields& fields) {
+  Plan plan;
+  read_runtime(fields, plan.runtime);
+  for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
+  return plan;
+}
+
 Result<Plan> read_plan(const std::string& path) {
   // The classes' errors are not TomlErrors. They are returned after those of the fields, which come
   // first in the file.
   Status classes;
   Result<Plan> read = read_toml<Plan>(path, [&](TomlFields& fields) {
-    Plan plan;
-    read_runtime(fields, plan.runtime);
+    Plan plan = read_plan_fields(fields);
     classes = read_classes(path, fields, plan);
-    for (TomlFields& replica : fields.tables("replica")) plan.replicas.push_back(read_replica(replica));
     return plan;
   });
   if (!read.is_ok()) return read;

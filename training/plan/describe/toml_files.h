@@ -11,6 +11,7 @@
 #include "training/plan/describe/model.h"
 #include "training/plan/describe/plan.h"
 #include "training/plan/describe/profile.h"
+#include "training/plan/describe/toml_fields.h"
 
 namespace hdt::plan {
 
@@ -22,6 +23,10 @@ Result<Profile> read_profile(const std::string& path);
 Result<Cluster> read_cluster(const std::string& path);
 // Checked by check_replicas(). Its classes follow the daemon's rules.
 Result<Plan> read_plan(const std::string& path);
+
+// A plan that stands in a table of another file: the fields of a plan's file but its classes.
+// check_replicas() is for the caller.
+Plan read_plan_fields(TomlFields& fields);
 
 // The text of a file that reads back as the same value, to the last bit of each number.
 std::string to_toml(const Model& model);

@@ -50,6 +50,10 @@ std::string to_toml(const Model& model) {
                        in_quotes(kind.name), kind.count, kind.output_bytes);
     for (const auto& [degree, bytes] : kind.parameter_bytes) out += fmt::format("[{}, {}], ", degree, bytes);
     out += "]\n";
+    if (!kind.forward_sums.empty())
+      out += fmt::format("forward_sums = [{}]\n", fmt::join(kind.forward_sums, ", "));
+    if (!kind.backward_sums.empty())
+      out += fmt::format("backward_sums = [{}]\n", fmt::join(kind.backward_sums, ", "));
   }
   return out;
 }
@@ -116,6 +120,7 @@ std::string to_toml(const Plan& plan) {
   out += fmt::format("reduction = {}\n", in_quotes(reduction_name(runtime.reduction)));
   if (runtime.background_send_bytes)
     out += fmt::format("background_send_bytes = {}\n", *runtime.background_send_bytes);
+  if (runtime.lockstep_exchange) out += "lockstep_exchange = true\n";
   out += fmt::format("overlap_gradients = {}\nbucket_bytes = {}\n", runtime.overlap_gradients,
                      runtime.bucket_bytes);
   if (runtime.use_distributed_optimizer) out += "use_distributed_optimizer = true\n";

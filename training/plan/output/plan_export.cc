@@ -137,6 +137,8 @@ Status check_engine_runs(const Plan& plan) {
     return refuse("overlap_gradients: false given; hdt-train always reduces during the last backward");
   if (plan.runtime.background_send_bytes)
     return refuse("background_send_bytes: given; hdt-train sends everything in the background");
+  if (plan.runtime.lockstep_exchange)
+    return refuse("lockstep_exchange: given; hdt-train sends everything in the background");
   // One warning is enough for each property; the first replica that differs is named.
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     for (size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {

@@ -94,7 +94,7 @@ Hop EqualReplicas::back(const Hop& hop) {
 EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& plan, bool apart) {
   const ReplicaKinds classes = divide_replicas(inputs.cluster, plan, inputs.model.has_tied_unit(), apart);
   const std::vector<int> stands_for = first_nodes(classes);
-  EqualReplicas equal{{}, {}, {}, {}, StateShares(plan, inputs.model.has_tied_unit()), 0};
+  EqualReplicas equal{{}, {}, {}, {}, {}, StateShares(plan, inputs.model.has_tied_unit()), 0};
   equal.plan.runtime = plan.runtime;
   equal.class_of = classes.replica_kind;
   std::vector<int> first;  // replica of each class
@@ -109,6 +109,12 @@ EqualReplicas find_equal_replicas(const PredictionInputs& inputs, const Plan& pl
     for (size_t s = 0; s < nodes.size(); ++s)
       equal.plan.replicas.back().stages[s].node =
           inputs.cluster.nodes[stands_for[classes.node_class[nodes[s]]]].name;
+    std::vector<Hop>& sums = equal.tensor_sums.emplace_back();
+    for (size_t s = 0; s < nodes.size(); ++s) {
+      sums.push_back(hop_between(stands_for, classes, nodes[s], nodes[s]));
+      sums.back().from_users = plan.replicas[r].stages[s].tensor_parallel *
+                               alike_on_node(classes, static_cast<int>(r), static_cast<int>(s));
+    }
     const size_t senders = plan.replicas[r].chunks() > 1 ? nodes.size() : nodes.size() - 1;
     for (size_t s = 0; s < senders; ++s) {
       const size_t next = (s + 1) % nodes.size();

@@ -28,6 +28,8 @@ struct EqualReplicas {
   // By class and stage: the hop of an activation to the next stage. The last stage has one, to the first,
   // where stages have several chunks.
   std::vector<std::vector<Hop>> activations;
+  // By class and stage: the hop of the sums over the devices of a stage, whose ring is inside its node.
+  std::vector<std::vector<Hop>> tensor_sums;
   // All reductions of the whole plan. Their workers are numbered as in `plan`.
   std::vector<Reduction> reductions;
   StateShares shares;  // of the whole plan

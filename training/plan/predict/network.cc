@@ -30,7 +30,7 @@ void Network::add_ports(const Hop& hop, Transfer& transfer) const {
 }
 
 int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
-                   double efficiency) {
+                   double efficiency, int messages) {
   Transfer transfer;
   transfer.bytes = bytes;
   for (const Hop& hop : hops) {
@@ -38,7 +38,7 @@ int Network::start(TransferKind kind, const std::vector<Hop>& hops, double bytes
     const Link& link =
         *link_between(cluster_, profile_, cluster_.nodes[hop.from], cluster_.nodes[hop.to], inside);
     // All hops move at once, so the longest latency counts once.
-    transfer.latency = std::max(transfer.latency, link.latency);
+    transfer.latency = std::max(transfer.latency, messages * link.latency);
     transfer.hop_rates.push_back(efficiency * (kind == TransferKind::kAllreduce
                                                    ? link.allreduce_rate(message_bytes)
                                                    : link.rate(message_bytes)));

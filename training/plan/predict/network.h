@@ -45,10 +45,10 @@ class Network {
 
   // Begins to move `bytes` bytes over each of the hops, over all of them at once. `message_bytes` is the
   // size by which the profile's rate is chosen, and `efficiency` is the part of that rate that is
-  // reached. The transfer first waits for the longest latency of its hops. Returns an id, unique in this
-  // network.
+  // reached. The transfer first waits for the longest latency of its hops, as often as it has `messages` that
+  // follow each other. Returns an id, unique in this network.
   int start(TransferKind kind, const std::vector<Hop>& hops, double bytes, double message_bytes,
-            double efficiency);
+            double efficiency, int messages = 1);
 
   // Begins a transfer that takes `seconds` if nothing else uses the ports of its hops, and longer the
   // more they are shared. Returns an id.

@@ -58,6 +58,13 @@ UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, co
   return cost;
 }
 
+void TensorSums::add(const std::vector<int64_t>& of_sample, int micro_batch_size) {
+  for (const int64_t sample : of_sample) {
+    ++count;
+    bytes += static_cast<double>(sample) * micro_batch_size;
+  }
+}
+
 int64_t unit_input_bytes(const Model& model, int unit, int micro_batch_size) {
   return unit == 0 ? 0 : model.unit(unit - 1).output_bytes * micro_batch_size;
 }
@@ -114,6 +121,13 @@ StageCost stage_cost(const PredictionInputs& inputs, const Plan& plan, const tra
       added.backward += added.forward;
       cost.recomputed_bytes = std::max(cost.recomputed_bytes, added.activation_bytes);
       added.activation_bytes = unit_input_bytes(inputs.model, unit, replica.micro_batch_size);
+    }
+    if (stage.tensor_parallel > 1) {
+      cost.forward_sums.add(kind.forward_sums, replica.micro_batch_size);
+      cost.backward_sums.add(kind.backward_sums, replica.micro_batch_size);
+      // The forward that runs again has its sums again. Attention is between them.
+      if (recomputed && !stage.attention_only)
+        cost.backward_sums.add(kind.forward_sums, replica.micro_batch_size);
     }
     cost.forward += added.forward;
     cost.backward += added.backward;

@@ -50,6 +50,14 @@ struct UnitCost {
 UnitCost unit_cost(const PredictionInputs& inputs, const std::string& device, const LayerKind& kind,
                    int tensor_parallel, int micro_batch_size);
 
+// The sums over the devices of a tensor-parallel group (LayerKind::forward_sums), of one micro-batch.
+struct TensorSums {
+  int count = 0;
+  double bytes = 0;  // of all of them, on each device
+
+  void add(const std::vector<int64_t>& of_sample, int micro_batch_size);
+};
+
 // Sums over the units of a stage, or of one of its chunks. Times are for one micro-batch, bytes for one
 // device, except as noted.
 struct StageCost {
@@ -66,8 +74,11 @@ struct StageCost {
   int64_t fixed_bytes = 0;
   // Bytes that the next stage receives for one micro-batch, all devices together.
   int64_t output_bytes = 0;
-  // The units one by one, in the order of the model's row. RangeCosts leaves them out.
+  // The units one by one, in the order of the model's row. RangeCosts leaves them out, and the sums.
   std::vector<UnitCost> units;
+  // Nothing where a stage has one device.
+  TensorSums forward_sums;
+  TensorSums backward_sums;
 };
 
 // The bytes of a unit's input for one micro-batch: the output of the unit before, or 0 for the first.

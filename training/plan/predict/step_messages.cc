@@ -4,7 +4,8 @@
 // The n-th send of a stage to a neighbour is the n-th receive there. A send in the background starts its
 // transfer at once and does not hold its stage up. A send that waits for its receiver starts when both ends
 // have come, and holds its stage up until the message has arrived; so NCCL behaves for messages that do not
-// fit its buffers.
+// fit its buffers. In an exchange in lockstep the receive is posted with the send before it, so two
+// neighbours that both send first do not wait for ever.
 #include <algorithm>
 
 #include "training/plan/predict/step_simulation.h"
@@ -55,11 +56,13 @@ bool StepSimulation::send(Place from, bool activation, int micro_batch) {
   const StageCost& owner = workers_[earlier.worker].chunks[static_cast<size_t>(earlier.chunk)];
   const auto& background = plan_.runtime.background_send_bytes;
   // The limit is for each device, and the message is that of all devices together.
-  const bool waits_for_receiver = background && owner.output_bytes > *background * worker.devices;
+  const bool waits_for_receiver =
+      plan_.runtime.lockstep_exchange || (background && owner.output_bytes > *background * worker.devices);
   // The first visit posts the message. A send that waits comes back here until the message has arrived.
   if (sent.posted < 0) {
     sent.posted = now_;
     if (!waits_for_receiver || sent.wanted >= 0) start_message(from, activation, micro_batch, sent);
+    if (plan_.runtime.lockstep_exchange) post_exchanged(from, activation);
     worker.waiting_since = now_;
     if (waits_for_receiver) return true;
   }
@@ -69,17 +72,35 @@ bool StepSimulation::send(Place from, bool activation, int micro_batch) {
   return true;
 }
 
+// The step behind the send, if it receives from the node that is sent to.
+void StepSimulation::post_exchanged(Place from, bool activation) {
+  const Worker& worker = workers_[from.worker];
+  if (worker.next + 1 >= worker.steps.size()) return;
+  const training::PipelineStep& step = worker.steps[worker.next + 1];
+  const auto expected =
+      activation ? training::PipelineAction::kReceiveGradient : training::PipelineAction::kReceiveActivation;
+  const int distance = activation ? 1 : -1;
+  if (step.action != expected) return;
+  const Place sender = neighbour({from.worker, step.chunk}, distance);
+  if (sender.worker == neighbour(from, distance).worker) want(sender, !activation, step.micro_batch);
+}
+
+// The transfer starts if the sender has waited for that.
+void StepSimulation::want(Place sender, bool activation, int micro_batch) {
+  Message& received = message(sender, activation, micro_batch);
+  if (received.wanted >= 0) return;
+  received.wanted = now_;
+  if (received.posted >= 0 && received.started < 0) start_message(sender, activation, micro_batch, received);
+}
+
 bool StepSimulation::receive(Place at, bool activation, int micro_batch) {
   Worker& worker = workers_[at.worker];
   const Place sender = neighbour(at, activation ? -1 : 1);
-  Message& received = message(sender, activation, micro_batch);
-  // The first visit says that the receiver is there, which starts the transfer if the sender has waited
-  // for that.
-  if (received.wanted < 0) {
-    received.wanted = now_;
+  const Message& received = message(sender, activation, micro_batch);
+  // The first visit says that the receiver is there, unless a send of the same exchange has said so.
+  if (worker.waiting_since < 0) {
     worker.waiting_since = now_;
-    if (received.posted >= 0 && received.started < 0)
-      start_message(sender, activation, micro_batch, received);
+    want(sender, activation, micro_batch);
     return true;
   }
   if (received.arrived < 0) return false;

@@ -74,8 +74,10 @@ bool StepSimulation::first_forward(Place at) {
   double seconds = 0;
   while (worker.computed_units < units.size() && has_parameters(worker, at.chunk))
     seconds += units[worker.computed_units++].forward;
-  compute(at, SpanKind::kForward, 0, seconds);
-  if (worker.computed_units == units.size()) {
+  const bool last = worker.computed_units == units.size();
+  compute(at, SpanKind::kForward, 0, seconds,
+          last ? worker.chunks[static_cast<size_t>(at.chunk)].forward_sums : TensorSums{});
+  if (last) {
     worker.computed_units = 0;
     ++worker.next;
   }

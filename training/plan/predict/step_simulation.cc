@@ -99,6 +99,9 @@ void StepSimulation::next_event() {
         touched_.push_back(worker);
       }
       prediction_.spans.push_back(use.span);
+    } else if (use.tensor_sums) {
+      workers_[use.span.worker].summing = false;
+      close_computation(use.span.worker);
     } else {
       if (!use.gather) running_[use.reduction].ended = now_;
       for (const int worker : reductions_[use.reduction].workers) {
@@ -152,7 +155,7 @@ void StepSimulation::happens(int index) {
 // phase waits.
 bool StepSimulation::advance(int index) {
   Worker& worker = workers_[index];
-  if (worker.busy) return false;
+  if (worker.busy || worker.summing) return false;
   switch (worker.phase) {
     case Phase::kSteps:
       if (worker.next < worker.steps.size()) return take_step(index, worker.steps[worker.next]);
@@ -191,15 +194,16 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
       return send(place, false, step.micro_batch);
     case PipelineAction::kForward:
       if (step.micro_batch == 0 && !worker.gathers.empty()) return first_forward(place);
-      compute(place, SpanKind::kForward, step.micro_batch, cost.forward);
+      compute(place, SpanKind::kForward, step.micro_batch, cost.forward, cost.forward_sums);
       break;
     case PipelineAction::kBackward:
       if (completes_gradients(index, step)) gradients_during(place, &UnitCost::backward);
-      compute(place, SpanKind::kBackward, step.micro_batch, cost.backward);
+      compute(place, SpanKind::kBackward, step.micro_batch, cost.backward, cost.backward_sums);
       break;
     case PipelineAction::kInputGradient:
       // The backward's first part is what its second part leaves.
-      compute(place, SpanKind::kInputGradient, step.micro_batch, cost.backward - cost.weight_gradient);
+      compute(place, SpanKind::kInputGradient, step.micro_batch, cost.backward - cost.weight_gradient,
+              cost.backward_sums);
       break;
     case PipelineAction::kWeightGradient:
       if (completes_gradients(index, step)) gradients_during(place, &UnitCost::weight_gradient);
@@ -212,10 +216,12 @@ bool StepSimulation::take_step(int index, const PipelineStep& step) {
 }
 
 // The entry is for full pace. If the worker communicates, set_pace() adds a later one.
-void StepSimulation::compute(Place at, SpanKind kind, int micro_batch, double seconds) {
+void StepSimulation::compute(Place at, SpanKind kind, int micro_batch, double seconds,
+                             const TensorSums& sums) {
   const int index = at.worker;
   Worker& worker = workers_[index];
   worker.busy = true;
+  worker.sums = sums;
   worker.work = seconds;
   worker.paced = now_;
   worker.pace = 1;
@@ -226,12 +232,29 @@ void StepSimulation::compute(Place at, SpanKind kind, int micro_batch, double se
   set_pace(index);
 }
 
-// The whole length counts as computation, even the part that is caused by a slower pace.
+// Between two sums a layer computes. All sums of a chunk are one transfer behind its computation: they take
+// the same time, and the events of a step stay few.
 void StepSimulation::end_computation(int index) {
   Worker& worker = workers_[index];
   worker.busy = false;
+  if (worker.sums.count == 0) return close_computation(index);
+  const training::Position position = layout_.position_of(index);
+  const double devices = worker.devices;
+  const int id =
+      network_.start(TransferKind::kAllreduce, {equal_.tensor_sums[position.replica][position.stage]},
+                     2 * (devices - 1) / devices * worker.sums.bytes, worker.sums.bytes / worker.sums.count,
+                     inputs_.calibration.allreduce, worker.sums.count);
+  worker.summing = true;
+  TransferUse use;
+  use.span.worker = index;
+  use.tensor_sums = true;
+  transfers_[id] = use;
+}
+
+// The whole length counts as computation, even the part that is caused by a slower pace.
+void StepSimulation::close_computation(int index) {
   touched_.push_back(index);
-  Span& span = prediction_.spans[worker.span];
+  Span& span = prediction_.spans[workers_[index].span];
   span.end = now_;
   WorkerTime& time = prediction_.workers[index];
   (span.kind == SpanKind::kUpdate ? time.optimizer : time.compute) += now_ - span.start;

@@ -66,6 +66,10 @@ class StepSimulation {
     double paced = 0;
     // Index into the prediction's spans.
     size_t span = 0;
+    // The sums over the devices of its tensor-parallel group that follow the computation, as one transfer;
+    // and whether they are under way. They belong to the computation: its span and its time have them.
+    TensorSums sums;
+    bool summing = false;
     // Transfers under way that the worker takes part in. Its pace depends on whether there are any.
     int communicating = 0;
     // The gradients that become complete during this computation: (work left at that moment, reduction).
@@ -108,7 +112,7 @@ class StepSimulation {
     double started = -1;
     double ended = -1;
   };
-  // The purpose of a transfer of the network: a message, or else a reduction.
+  // The purpose of a transfer of the network: a message, sums of the span's worker, or else a reduction.
   struct TransferUse {
     // Points into messages_, whose vectors never grow after the constructor. Null for a reduction and a
     // gather.
@@ -117,6 +121,7 @@ class StepSimulation {
     bool gather = false;
     // The span that shows the transfer. Its end is set when the transfer ends.
     Span span;
+    bool tensor_sums = false;
   };
   // Something that happens to a worker at a given time: its computation ends, or a gradient is complete.
   // A change of pace makes entries obsolete without removing them; happens() finds nothing to do then.
@@ -152,14 +157,20 @@ class StepSimulation {
   // `activation`: to the next virtual stage; otherwise a gradient to the one before.
   bool send(Place from, bool activation, int micro_batch);
   bool receive(Place at, bool activation, int micro_batch);
-  // Begins a computation of `seconds` at full pace, and its span.
-  void compute(Place at, SpanKind kind, int micro_batch, double seconds);
+  // Posts the receive behind a send, where both are one exchange with a neighbour.
+  void post_exchanged(Place from, bool activation);
+  // The receiver of this message is there.
+  void want(Place sender, bool activation, int micro_batch);
+  // Begins a computation of `seconds` at full pace, which `sums` follow, and its span.
+  void compute(Place at, SpanKind kind, int micro_batch, double seconds, const TensorSums& sums = {});
   // Begins the transfer; both ends communicate from now on.
   void start_message(Place sender, bool activation, int micro_batch, Message& sent);
   // Divides the wait that ends now between exposed_pipeline and bubble.
   void account_wait(Worker& worker, WorkerTime& time, double transfer_started);
-  // Closes the span, and lets the worker go on.
+  // Begins the sums that follow the computation, if there are any.
   void end_computation(int worker);
+  // Closes the span, and lets the worker go on.
+  void close_computation(int worker);
   // One transfer of the worker begins (change 1) or ends (-1).
   void communicate(int worker, int change);
   // Adapts the pace of a computation under way to `communicating`.

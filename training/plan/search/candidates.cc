@@ -24,19 +24,25 @@ bool Candidates::add(Plan plan) {
   }
   entries_.push_back({estimate, std::move(plan)});
   // Half of the pool goes at once, as plans of large clusters are large.
-  if (entries_.size() >= 2 * most_) {
-    std::ranges::stable_sort(entries_, {}, &Entry::estimate);
-    entries_.resize(most_);
-  }
+  if (entries_.size() >= 2 * most_) shrink();
   return !state_.out_of_time() && !state_.ended_early;
 }
 
-void Candidates::play(double limit) {
+void Candidates::shrink() {
   std::ranges::stable_sort(entries_, {}, &Entry::estimate);
-  if (entries_.size() > most_) entries_.resize(most_);
+  if (entries_.size() <= most_) return;
+  state_.not_played += static_cast<int64_t>(entries_.size() - most_);
+  entries_.resize(most_);
+}
+
+void Candidates::play(double limit) {
+  shrink();
   for (Entry& entry : entries_) {
-    if (state_.ended_early || entry.estimate >= limit * state_.best_seconds) break;
-    if (gauge_.bound(entry.plan) < state_.best_seconds) state_.play(inputs_, options_, std::move(entry.plan));
+    if (gauge_.bound(entry.plan) >= state_.best_seconds) continue;
+    if (state_.ended_early || entry.estimate >= limit * state_.best_seconds)
+      ++state_.not_played;
+    else
+      state_.play(inputs_, options_, std::move(entry.plan));
   }
   entries_.clear();
 }

@@ -20,7 +20,8 @@ class Candidates {
   // budget is used up.
   bool add(Plan plan);
   // Plays all plans whose bound is shorter than the best step, in the order of their estimates, except those
-  // with an estimate longer than `limit` times the best step.
+  // with an estimate longer than `limit` times the best step. The state counts what was not played for its
+  // estimate, and what the pool had no room for.
   void play(double limit);
 
  private:
@@ -33,6 +34,8 @@ class Candidates {
   SearchState& state_;
   PlanGauge& gauge_;
   const size_t most_;
+  // Sorts the entries and keeps those with the shortest estimates.
+  void shrink();
   std::vector<Entry> entries_;
 };
 

@@ -10,7 +10,8 @@
 namespace hdt::plan {
 namespace {
 
-// An estimate may be longer than the played step by this factor.
+// An estimate may be longer than the played step by this factor, on clusters of up to
+// kMostDevicesOfAllLayouts devices.
 constexpr double kEstimate = 1.3;
 // A mix whose pipelines alone take longer than the best step by this factor is not placed.
 constexpr double kPipelines = 1.02;
@@ -105,7 +106,7 @@ bool ClassSearch::run() {
     if (candidate.seconds >= kPipelines * state_.best_seconds || state_.out_of_time()) break;
     place(candidate.uses, pool);
   }
-  pool.play(kEstimate);
+  pool.play(num_devices(inputs_.cluster) > kMostDevicesOfAllLayouts ? 1 : kEstimate);
   return true;
 }
 

@@ -60,6 +60,10 @@ Status check_megatron(const Plan& plan) {
 
 }  // namespace
 
+ReductionKind reduction_of(Engine engine) {
+  return engine == Engine::kHdtTrain ? ReductionKind::kHdt : ReductionKind::kRing;
+}
+
 Profile profile_for(Engine engine, const Profile& profile) {
   Profile limited = profile;
   if (engine == Engine::kHdtTrain)

@@ -19,6 +19,10 @@ enum class Engine {
   kAny,
 };
 
+// How the engine sums gradients, which a search plays and writes: hdt-train by libhdt, the others by rings of
+// NCCL's kind.
+ReductionKind reduction_of(Engine engine);
+
 // The part of the profile that plans of the engine can use.
 Profile profile_for(Engine engine, const Profile& profile);
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "training/plan/search/placement.h"
+#include "training/plan/search/replica_orders.h"
 
 namespace hdt::plan {
 namespace {
@@ -37,6 +38,7 @@ void Improvement::climb(Plan start, double seconds) {
   for (bool better = true; better && !over();) {
     better = change_schedule();
     better = place_anew() || better;
+    better = exchange_replicas() || better;
     better = move_layers() || better;
     better = move_micro_batches() || better;
     better = change_sizes() || better;
@@ -202,6 +204,37 @@ bool Improvement::exchange_stages() {
       Plan plan = plan_;
       std::swap(plan.replicas[r].stages[s].node, plan.replicas[other].stages[t].node);
       better = try_plan(std::move(plan)) || better;
+    }
+  }
+  return better;
+}
+
+// First all replicas in the order of their nodes, then, if there are few, each two of them.
+bool Improvement::exchange_replicas() {
+  std::vector<int> order = order_of_rings(inputs_, plan_);
+  if (order.empty()) return false;
+  bool better = false;
+  const auto try_order = [&](Plan plan) {
+    std::vector<int> other = order_of_rings(inputs_, plan);
+    if (other == order || !try_plan(std::move(plan))) return;
+    order = std::move(other);
+    better = true;
+  };
+  const auto nodes = [&](const Replica& replica) {
+    std::vector<std::pair<int, int>> of_stages;
+    for (const Stage& stage : replica.stages)
+      of_stages.emplace_back(gauge_.kind_of(stage), gauge_.node_of(stage));
+    return of_stages;
+  };
+  Plan sorted = plan_;
+  std::ranges::stable_sort(sorted.replicas, {}, nodes);
+  try_order(std::move(sorted));
+  if (plan_.replicas.size() > kFewReplicas) return better;
+  for (size_t a = 0; a < plan_.replicas.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      Plan plan = plan_;
+      std::swap(plan.replicas[a], plan.replicas[b]);
+      try_order(std::move(plan));
     }
   }
   return better;

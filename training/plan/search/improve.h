@@ -1,10 +1,11 @@
 // improve.h: hill climbing from a plan: what one change at a time makes faster.
 //
 // The changes: layers move between stages, micro-batches between replicas; replicas get other micro-batch
-// sizes; stages exchange their places or all of them are placed by another rule; two replicas become one
-// longer pipeline, or one becomes two; a replica is left out; the plan gets another schedule. Replicas that
-// are alike change together, and on small clusters each by itself as well. A change is kept if the played
-// step is shorter; the search ends when none is, or with its budget.
+// sizes; stages exchange their places or all of them are placed by another rule; replicas exchange their
+// places in the rings of reductions, where these cross nodes; two replicas become one longer pipeline, or one
+// becomes two; a replica is left out; the plan gets another schedule. Replicas that are alike change
+// together, and on small clusters each by itself as well. A change is kept if the played step is shorter; the
+// search ends when none is, or with its budget.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class Improvement {
   bool change_sizes();
   bool place_anew();
   bool exchange_stages();
+  bool exchange_replicas();
   bool join_and_divide();
   bool leave_out();
   bool change_schedule();

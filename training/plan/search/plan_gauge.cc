@@ -219,9 +219,11 @@ std::vector<double> PlanGauge::message_load(const Plan& plan) const {
 }
 
 // One ring for each range of units that begins at the same layer; it leaves each of its nodes once. Where
-// replicas are split differently the ranges of the real rings are smaller, and their sums are the same.
+// replicas are split differently the ranges of the real rings are smaller, and their sums are the same. A
+// ring of NCCL's kind has a member for each replica, one of libhdt a member for each node.
 double PlanGauge::reduction_seconds(const Plan& plan) const {
   const auto replicas = static_cast<double>(plan.replicas.size());
+  const bool by_hdt = plan.runtime.reduction == ReductionKind::kHdt;
   if (plan.replicas.size() < 2) return 0;
   // Of each ring, by first layer and number of layers, the bytes of each node.
   std::map<std::pair<int, int>, std::map<int, double>> rings;
@@ -243,6 +245,10 @@ double PlanGauge::reduction_seconds(const Plan& plan) const {
   // The links of a ring between nodes are taken to be as slow as that from its first node to its second one.
   std::vector<double> load(kind_of_.size(), 0);
   const bool one_split = rings.size() == plan.replicas.front().stages.size();
+  std::set<int> all_nodes;
+  for (const auto& [range, ring] : rings) {
+    for (const auto& [node, bytes] : ring) all_nodes.insert(node);
+  }
   for (const auto& [range, ring] : rings) {
     const bool crosses = ring.size() > 1 || !one_split;
     const int here = ring.begin()->first;
@@ -256,9 +262,14 @@ double PlanGauge::reduction_seconds(const Plan& plan) const {
     const Link* const link = link_between(inputs_.cluster, inputs_.profile, nodes[static_cast<size_t>(here)],
                                           nodes[static_cast<size_t>(other)], here == other);
     if (!link) continue;
+    double members = replicas;
+    if (by_hdt && here != other) members = static_cast<double>(one_split ? ring.size() : all_nodes.size());
+    // libhdt reduces all bytes to their owners, and broadcasts all of them (reductions.h).
+    const bool whole = by_hdt && here != other && plan.runtime.use_distributed_optimizer;
+    const double part_of_hop = whole ? 2 : 2 * (members - 1) / members;
     for (const auto& [node, bytes] : ring) {
       const double rate = link->allreduce_rate(bytes) * inputs_.calibration.allreduce;
-      load[static_cast<size_t>(node)] += 2 * (replicas - 1) / replicas * bytes / rate;
+      load[static_cast<size_t>(node)] += part_of_hop * bytes / rate;
     }
   }
   return *std::ranges::max_element(load);

@@ -32,9 +32,8 @@ constexpr int kMostMovesOfLargeClusters = 100;
 // Bases of other shapes that interleaved plans are made from.
 constexpr size_t kMostBases = 32;
 
-// Layouts of the textbook that are kept for playing, on clusters of up to so many devices and on larger ones
-// (plays_on()).
-constexpr int64_t kMostDevicesOfAllLayouts = 512;
+// Layouts of the textbook that are kept for playing, on clusters of up to kMostDevicesOfAllLayouts devices
+// and on larger ones (plays_on()).
 constexpr size_t kMostLayouts = 100'000;
 constexpr int64_t kLayoutsOfLargeClusters = 16;
 
@@ -89,7 +88,7 @@ void play_textbook(const PredictionInputs& inputs, const SearchOptions& options,
   const auto layouts = static_cast<size_t>(plays_on(inputs.cluster, kLayoutsOfLargeClusters));
   Candidates pool(inputs, options, state, gauge, large ? layouts : kMostLayouts);
   for_each_textbook_plan(inputs, options, gauge, [&](Plan plan) { return pool.add(std::move(plan)); });
-  pool.play(std::numeric_limits<double>::infinity());
+  pool.play(large ? 1 : std::numeric_limits<double>::infinity());
 }
 
 // With sharded states plans of a large cluster are made for at least so many replicas, one number after the
@@ -287,6 +286,7 @@ Result<SearchResult> search(const PredictionInputs& all_inputs, const SearchOpti
                                      : SearchProof::kBestOfNeighbours;
   result.interleaved_plans = interleaved_plans;
   result.predictions = state.predictions;
+  result.not_played = state.not_played;
   result.left_out = state.all_left_out();
   result.runner_up = state.runner_up;
   result.runner_up_seconds = state.runner_up_seconds;

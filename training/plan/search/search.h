@@ -30,6 +30,9 @@ namespace hdt::plan {
 constexpr int kMostDevicesOfAllShapes = 12;
 // Up to so many, replicas may have other micro-batch sizes, and workers come in every order on every node.
 constexpr int kMostDevicesOfAllOrders = 6;
+// Up to so many, all layouts of the textbook are played whose bound is below the best step. On larger
+// clusters a candidate is not played if its estimate is as long as the best step: plays take long there.
+constexpr int kMostDevicesOfAllLayouts = 512;
 
 // The question, and the limits of the search.
 struct SearchOptions {
@@ -100,6 +103,8 @@ struct SearchResult {
   int64_t predictions = 0;
   // The number of interleaved plans that were played; no proof speaks of them.
   int64_t interleaved_plans = 0;
+  // Candidates that may have been faster and were not played, as their estimated steps were too long.
+  int64_t not_played = 0;
   // Placements that were not played. A machine that stays idle may only lack a link in the profile.
   std::vector<LeftOut> left_out;
 };

@@ -10,6 +10,7 @@
 #include "training/plan/describe/node_link.h"
 #include "training/plan/describe/plan_text.h"
 #include "training/plan/predict/predictor.h"
+#include "training/plan/search/replica_orders.h"
 
 namespace hdt::plan {
 namespace {
@@ -100,7 +101,12 @@ std::string SearchState::left_out_suffix() const {
 
 ShapeSearch::ShapeSearch(const PredictionInputs& inputs, const SearchOptions& options, const Shape& shape,
                          SearchState& state)
-    : inputs_(inputs), options_(options), shape_(shape), state_(state), kinds_(inputs.cluster.node_kinds()) {
+    : inputs_(inputs),
+      options_(options),
+      shape_(shape),
+      state_(state),
+      kinds_(inputs.cluster.node_kinds()),
+      every_order_(num_devices(inputs.cluster) <= kMostDevicesOfAllOrders) {
   for (const ReplicaShape& replica : shape.replicas) {
     nodes_.emplace_back();
     for (const std::string& node : replica.nodes)
@@ -422,7 +428,13 @@ void ShapeSearch::play(const std::vector<Split>& splits, const std::vector<int64
       layer += layers;
     }
   }
-  state_.play(inputs_, options_, std::move(plan));
+  if (!every_order_) {
+    state_.play(inputs_, options_, std::move(plan));
+    return;
+  }
+  state_.play(inputs_, options_, plan);
+  for_each_other_order(inputs_, plan,
+                       [&](Plan ordered) { state_.play(inputs_, options_, std::move(ordered)); });
 }
 
 }  // namespace hdt::plan

@@ -25,6 +25,8 @@ struct SearchState {
   std::optional<Plan> runner_up;
   double runner_up_seconds = std::numeric_limits<double>::infinity();
   int64_t predictions = 0;
+  // Candidates whose bound was below the best step, and which were not played: their estimates were too long.
+  int64_t not_played = 0;
   // How many partial plans were looked at.
   int64_t looks = 0;
   // When the search is to end. No value: the budget in plays alone counts.
@@ -131,7 +133,7 @@ class ShapeSearch {
   void extend_split(int replica, int64_t count, int first_layer, Split& split, std::vector<Split>& found);
   // Counts a look at a partial plan. False if the budget is used up.
   bool may_look();
-  // Level 3: predicts the step of a complete plan.
+  // Level 3: predicts the step of a complete plan, in every order of its replicas if the cluster is small.
   void play(const std::vector<Split>& splits, const std::vector<int64_t>& counts);
 
   const PredictionInputs& inputs_;
@@ -139,6 +141,8 @@ class ShapeSearch {
   const Shape& shape_;
   SearchState& state_;
   const std::vector<Node> kinds_;
+  // Replicas come in every order that matters, on the smallest clusters.
+  const bool every_order_;
   // The result of balanced() for each replica.
   std::vector<std::pair<double, Split>> balanced_;  // by replica
   std::vector<std::vector<const Node*>> nodes_;     // by replica and stage

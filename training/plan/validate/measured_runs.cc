@@ -25,6 +25,21 @@ struct RunFile {
 
 }  // namespace
 
+void read_measured(TomlFields& fields, Measurement& measured) {
+  measured.step_seconds = fields.positive("step_seconds");
+  measured.peak_memory_bytes = fields.optional_size("peak_memory_bytes").value_or(0);
+  measured.left_out = fields.text_or("left_out", "");
+}
+
+Status add_row(const std::string& where, Measurement row, PublishedSet& set) {
+  for (std::string& warning : derive_micro_batch_sizes(set.profile, set.cluster, row.plan))
+    set.warnings.push_back(std::move(warning));
+  const Status status = check_plan(row.plan, set.cluster, set.model, set.profile);
+  if (!status.is_ok()) return {status.code(), fmt::format("{}: {}", where, status.message())};
+  set.rows.push_back(std::move(row));
+  return Status::ok();
+}
+
 Status read_measured_runs(const std::string& path, PublishedSet& set) {
   auto file = read_toml<RunFile>(path, [](TomlFields& fields) {
     RunFile read;
@@ -35,9 +50,7 @@ Status read_measured_runs(const std::string& path, PublishedSet& set) {
       Run run;
       run.plan = entry.text("plan");
       run.measured.name = entry.text_or("name", run.plan.c_str());
-      run.measured.step_seconds = entry.positive("step_seconds");
-      run.measured.peak_memory_bytes = entry.optional_size("peak_memory_bytes").value_or(0);
-      run.measured.left_out = entry.text_or("left_out", "");
+      read_measured(entry, run.measured);
       entry.end();
       read.runs.push_back(std::move(run));
     }
@@ -49,12 +62,9 @@ Status read_measured_runs(const std::string& path, PublishedSet& set) {
     const std::string plan_path = std::filesystem::path(path).parent_path() / run.plan;
     auto plan = read_plan(plan_path);
     if (!plan.is_ok()) return plan.status();
-    for (std::string& warning : derive_micro_batch_sizes(set.profile, set.cluster, plan.value()))
-      set.warnings.push_back(std::move(warning));
-    const Status status = check_plan(plan.value(), set.cluster, set.model, set.profile);
-    if (!status.is_ok()) return {status.code(), fmt::format("{}: {}", plan_path, status.message())};
-    set.rows.push_back(run.measured);
-    set.rows.back().plan = plan.take();
+    Measurement row = run.measured;
+    row.plan = plan.take();
+    HDT_RETURN_IF_ERROR(add_row(plan_path, std::move(row), set));
   }
   return Status::ok();
 }

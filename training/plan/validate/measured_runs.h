@@ -6,9 +6,18 @@
 #include <vector>
 
 #include "base/status.h"
+#include "training/plan/describe/toml_fields.h"
 #include "training/plan/validate/published_set.h"
 
 namespace hdt::plan {
+
+// Reads what was measured of a plan from its table: step_seconds, peak_memory_bytes and left_out.
+void read_measured(TomlFields& fields, Measurement& measured);
+
+// Adds a row to the set, whose cluster, model and profile are there: with micro-batch sizes that were not
+// measured derived, and the plan checked. kConfig if it does not fit them; `where` names the plan in
+// messages.
+Status add_row(const std::string& where, Measurement row, PublishedSet& set);
 
 // Reads a TOML file (docs/predictor.md describes it) and fills the set's name and rows. The set's
 // cluster, model and profile must be there already. Each [[run]] names the file of its plan, relative to
