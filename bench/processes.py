@@ -10,8 +10,8 @@ LIMIT_S = 30
 
 
 def clean_environment(**more):
-    """Without what would make a program part of another job, or choose its daemon."""
-    foreign = ("HDT_", "OMPI_", "PMIX_")
+    """Without what would make a program part of another job, choose its daemon, or configure its MPI."""
+    foreign = ("HDT_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "MPICH_", "MPIR_CVAR_")
     return {**{key: value for key, value in os.environ.items() if not key.startswith(foreign)}, **more}
 
 
@@ -24,6 +24,24 @@ def cluster_key(folder):
             file.write(secrets.token_hex(32) + "\n")
         os.rename(fresh, path)
     return path
+
+
+def run_to_success(command, environment, limit_s):
+    """Its output. RuntimeError if it fails or takes longer; whatever happens, none of its processes is
+    left."""
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"'{' '.join(command)}' did not end within {limit_s} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode != 0:
+        lines = (errors.strip() or output.strip() or "no message").splitlines()
+        raise RuntimeError(f"'{' '.join(command)}' ended with {process.returncode}: {lines[0]}")
+    return output
 
 
 def end(processes, limit_s=LIMIT_S):

@@ -3,12 +3,10 @@ in them."""
 
 import json
 import os
-import signal
 import statistics
-import subprocess
 
 from comparison import report
-from processes import clean_environment
+from processes import clean_environment, run_to_success
 
 RUN_LIMIT_S = 900
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
@@ -18,18 +16,27 @@ ITERATIONS = ((64 << 10, 500), (1 << 20, 100), (8 << 20, 30), (1 << 40, 8))
 ROUNDS = 7
 QUICK_ROUNDS = 3
 QUICK_PART = 10  # of the iterations
+MOST_FACTOR = 1 << 20  # hdt-commbench takes no greater one
+
+
+def sizes_of(first, last, factor):
+    sizes = []
+    while first <= last:
+        sizes.append(first)
+        first *= factor
+    return sizes
+
+
+def warm_up(row, iterations):
+    return row.first_calls + max(2, iterations // 10)
 
 
 def bands(row, quick):
     """(first, last, factor, iterations): the row's sizes, cut where the number of iterations changes."""
     first, last = row.sizes
-    factor = max(2, last // first) if quick else 2
-    sizes = []
-    while first <= last:
-        sizes.append(first)
-        first *= factor
+    factor = min(max(2, last // first), MOST_FACTOR) if quick else 2
     found = []
-    for size in sizes:
+    for size in sizes_of(first, last, factor):
         iterations = min(row.most_iterations, next(count for limit, count in ITERATIONS if size <= limit))
         iterations = max(3, iterations // QUICK_PART) if quick else iterations
         if found and found[-1][3] == iterations:
@@ -39,31 +46,15 @@ def bands(row, quick):
     return found
 
 
-def run(command, environment):
-    """Runs to success within RUN_LIMIT_S; whatever happens, none of its processes is left."""
-    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        try:
-            output, errors = process.communicate(timeout=RUN_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"'{' '.join(command)}' did not end within {RUN_LIMIT_S} s") from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode != 0:
-        lines = (errors.strip() or output.strip() or "no message").splitlines()
-        raise RuntimeError(f"'{' '.join(command)}' ended with {process.returncode}: {lines[0]}")
-
-
 def commbench(row, options, folder, sizes, types, rounds):
     first, last, factor, iterations = sizes
     path = os.path.join(folder, "commbench.json")
-    command = [os.path.join(options.bin, "hdt-commbench"), *row.collectives, "--engine", f"hdt,{row.peer}",
-               "-b", str(first), "-e", str(last), "-f", str(factor), "-n", str(iterations),
-               "-w", str(max(2, iterations // 10)), "--rounds", str(rounds), "-d", ",".join(types),
-               "--memory", row.memory, "--local", str(row.local), "--nodes", str(row.nodes), "--daemon",
-               options.daemon, "--json", path]
-    run(command, clean_environment())
+    command = [os.path.join(options.bin, "hdt-commbench"), *row.collectives, "--engine",
+               ",".join(row.engines), "-b", str(first), "-e", str(last), "-f", str(factor),
+               "-n", str(iterations), "-w", str(warm_up(row, iterations)), "--rounds", str(rounds),
+               "-d", ",".join(types), "--memory", row.memory, "--local", str(row.local),
+               "--nodes", str(row.nodes), "--daemon", options.daemon, "--json", path]
+    run_to_success(command, clean_environment(), RUN_LIMIT_S)
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 

@@ -28,6 +28,13 @@ class RatioRow:
     unit: str = "x faster"
     # Iterations a round, at most: for a peer that takes milliseconds for the smallest call.
     most_iterations: int = 1000
+    # Untimed calls of each size besides those of the warm-up.
+    first_calls: int = 0
+
+    @property
+    def engines(self):
+        """Those of hdt-commbench that are measured."""
+        return "hdt", self.peer
 
     def bar(self):
         return f">= {self.shown(self.least)}"
@@ -48,6 +55,39 @@ class TimeRow(RatioRow):
 
     def bar(self):
         return f"<= {1 / self.least:.2f} x its time"
+
+
+@dataclass(frozen=True)
+class BestRow(RatioRow):
+    """Against the fastest of several peers at each size, each measured by a program of its own."""
+
+    peers: tuple = ()  # keys of peers.PEERS
+    # A turn is a new process. HDT's tuner takes four calls of each of two protocols for its choice.
+    first_calls: int = 10
+
+    @property
+    def engines(self):
+        return ("hdt",)
+
+
+ALL_PEERS = ("openmpi", "mpich", "openmpi5", "torch")
+
+
+def best_rows(ranks):
+    """HDT against the best of all peers, for so many ranks on one node. No size is less than an element for
+    each rank."""
+    prefix = "node-best" if ranks == 2 else f"node{ranks}-best"
+    work = f"{ranks} ranks, 1 node, allreduce, reduce-scatter, allgather, fp32, "
+    common = {"local": ranks, "collectives": ACROSS["collectives"], "peers": ALL_PEERS}
+    least = 4 * ranks
+    return (
+        BestRow(f"{prefix}-small", f"{work}hdtMemAlloc memory, {least} B to 64 KiB", "the best peer", "", 1,
+                (least, 64 * KIB), memory="hdt", **common),
+        BestRow(f"{prefix}-large", f"{work}hdtMemAlloc memory, 128 KiB to 64 MiB", "the best peer", "", 1,
+                (128 * KIB, 64 * MIB), memory="hdt", **common),
+        BestRow(f"{prefix}-ordinary", f"{work}ordinary memory, 128 KiB to 64 MiB", "the best peer", "", 1,
+                (128 * KIB, 64 * MIB), **common),
+    )
 
 
 @dataclass(frozen=True)
@@ -95,4 +135,11 @@ ROWS = (
              3, (16 * MIB, 16 * MIB), nodes=2, local=2, memory="hdt", types=("bfloat16", "float32")),
     CostRow("idle-cpu", "daemon CPU, idle for 10 s with 8 sessions open", 10, "ms"),
     CostRow("group-memory", "daemon memory per further group of 8 ranks, over 1,000 groups", 256, "KiB"),
+    BestRow("node-torch", "2 ranks, 1 node, allreduce, allgather, fp32, ordinary memory, 8 B to 64 MiB",
+            "PyTorch's Gloo", "", 2, (8, 64 * MIB), collectives=("allreduce", "allgather"),
+            peers=("torch",)),
+    *best_rows(2),
+    *best_rows(4),
+    BestRow("net-best", NET + "64 KiB to 64 MiB", "the best peer over TCP", "", 1, (64 * KIB, 64 * MIB),
+            **ACROSS, peers=ALL_PEERS),
 )

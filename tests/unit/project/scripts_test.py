@@ -46,6 +46,7 @@ class Usage(unittest.TestCase):
                       ["tools/testhosts", "up", "--hosts", "2", "--nics", "1,2,3"],
                       ["bench/failover", "--times", "0"], ["bench/striping", "--rows", "none"],
                       ["bench/protection", "--rounds", "0"], ["bench/unequal", "--rows", "none"],
+                      ["tools/openmpi-chroot", "--bogus"], ["tools/openmpi-chroot"],
                       ["tools/soak", "--faults", "none"], ["tools/fuzz", "nothing"],
                       ["tools/fuzz", "--jobs", "0"]):
             done = subprocess.run([os.path.join(ROOT, words[0]), *words[1:]], capture_output=True, text=True,
