@@ -73,16 +73,19 @@ std::vector<uint32_t> owner_weights(std::span<const uint64_t> rates) {
   return weights;
 }
 
-double gain_of(std::span<const uint32_t> weights, std::span<const uint64_t> rates) {
+double seconds_of_a_byte(std::span<const uint32_t> weights, std::span<const uint64_t> rates) {
   const auto nodes = static_cast<double>(rates.size());
-  double equal = 0;
-  double weighted = 0;
+  double slowest = 0;
   for (size_t i = 0; i < rates.size(); ++i) {
-    const auto rate = static_cast<double>(std::max<uint64_t>(rates[i], 1));
-    equal = std::max(equal, (1 + (nodes - 2) / nodes) / rate);
-    weighted = std::max(weighted, (1 + (nodes - 2) * weights[i] / kWeightUnits) / rate);
+    const double part = weights.empty() ? 1 / nodes : static_cast<double>(weights[i]) / kWeightUnits;
+    slowest =
+        std::max(slowest, (1 + (nodes - 2) * part) / static_cast<double>(std::max<uint64_t>(rates[i], 1)));
   }
-  return std::max(1.0, equal / weighted);
+  return slowest;
+}
+
+double gain_of(std::span<const uint32_t> weights, std::span<const uint64_t> rates) {
+  return std::max(1.0, seconds_of_a_byte({}, rates) / seconds_of_a_byte(weights, rates));
 }
 
 std::vector<uint64_t> weighted_offsets(std::span<const uint32_t> weights, uint64_t elements) {

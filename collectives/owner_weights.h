@@ -31,6 +31,9 @@ inline constexpr uint64_t kHighestWeightedRate = uint64_t{1} << 50;
 // arithmetic only, so every node computes the same. Pure.
 std::vector<uint32_t> owner_weights(std::span<const uint64_t> rates);
 
+// The time T in seconds for each byte of D; of equal blocks without `weights`.
+double seconds_of_a_byte(std::span<const uint32_t> weights, std::span<const uint64_t> rates);
+
 // How much longer equal blocks take than these weights, at least 1: the ratio of the times T.
 double gain_of(std::span<const uint32_t> weights, std::span<const uint64_t> rates);
 

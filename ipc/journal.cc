@@ -31,6 +31,8 @@ uint64_t kept_bytes(uint64_t bytes) { return sizeof(SentWrite) + round_up(bytes,
 struct RatesOfNode {
   MemoryRates memory;
   LinkRates links[kMostMeasuredNodes];
+  // of the writing node's link to this one
+  uint32_t rails;
 };
 
 uint64_t most_arrivals_of(uint32_t nodes) { return std::max(kLeastArrivals, kArrivalsANode * nodes); }
@@ -70,6 +72,7 @@ void Journal::agree(const Agreed& agreed) const {
   for (size_t node = 0; node < agreed.rates.size(); ++node) {
     table[node].memory = agreed.rates[node].memory;
     std::copy(agreed.rates[node].links.begin(), agreed.rates[node].links.end(), table[node].links);
+    table[node].rails = agreed.rails[node];
   }
   group().made.store(1, std::memory_order_release);
 }
@@ -86,8 +89,48 @@ std::optional<Journal::Agreed> Journal::agreed() const {
   for (uint32_t node = 0; node < nodes_; ++node) {
     const auto told = foreign_copy(table[node]);
     agreed.rates.push_back({told.memory, {told.links, told.links + nodes_}});
+    agreed.rails.push_back(told.rails);
   }
   return agreed;
+}
+
+// As with finish_call(), the entry of the new number lies in another place than that of the number before. Where
+// a number was left out, it may be the same place; then the promise before is kept already, or has the same
+// hold (RateChanges), so it does not matter which hold a successor finds.
+void Journal::promise(const Promise& promise) const {
+  group().hold[promise.change % 2] = promise.hold;
+  group().promised.store(promise.change, std::memory_order_release);
+}
+
+Journal::Promise Journal::promised() const {
+  const uint64_t change = group().promised.load(std::memory_order_acquire);
+  return {change, change == 0 ? 0 : foreign_copy(group().hold[change % 2])};
+}
+
+// The new entry takes the place of the third last one, which no call needs, so `changes` is right before and
+// after it.
+void Journal::change_rates(uint64_t number, uint64_t call, std::span<const LinkPart> parts) const {
+  const uint64_t count = group().changes.load(std::memory_order_relaxed) + 1;
+  RatesChange& change = group().change[count % 3];
+  change.number = number;
+  change.call = call;
+  std::copy(parts.begin(), parts.end(), change.parts.begin());
+  group().changes.store(count, std::memory_order_release);
+}
+
+std::vector<Journal::Change> Journal::changed_rates() const {
+  std::vector<Change> changes;
+  if (nodes_ > kMostMeasuredNodes) return changes;
+  const uint64_t count = group().changes.load(std::memory_order_acquire);
+  for (uint64_t i = count < 2 ? 0 : count - 2; i < count; ++i) {
+    const auto told = foreign_copy(group().change[(i + 1) % 3]);
+    Change& change = changes.emplace_back(Change{told.number, told.call, {}});
+    for (uint32_t link = 0; link < nodes_ * nodes_; ++link) {
+      const bool sound = told.parts[link] >= 1 && told.parts[link] <= kWholeLink;
+      change.parts.push_back(sound ? told.parts[link] : kWholeLink);
+    }
+  }
+  return changes;
 }
 
 // The place holds an earlier call until now. It is marked as being written first, so that a successor

@@ -8,11 +8,13 @@
 // nothing that does not fit the geometry.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collectives/executor.h"
@@ -31,6 +33,21 @@ inline constexpr uint64_t kToldCalls = 128;
 // Room for copies of the small writes of one chunk, with their headers, in bytes. Small are writes of at
 // most transport::kCopiedWriteBytes. If it is full, the daemon fails the group.
 inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
+
+// How much of a link's measured rates is left, in units of 1 / kWholeLink; at least 1.
+using LinkPart = uint8_t;
+inline constexpr LinkPart kWholeLink = 16;
+
+// A change of the nodes' rates while the group runs (daemon/group/rate_changes.h), of which all nodes have the
+// same. Only the first nodes * nodes parts are in use, in groups of at most kMostMeasuredNodes.
+struct RatesChange {
+  // Larger than that of every earlier change.
+  uint64_t number;
+  // Calls from this one on are run with these rates.
+  uint64_t call;
+  // Of the link from node i to node j, at place i * nodes + j.
+  std::array<LinkPart, kMostMeasuredNodes * kMostMeasuredNodes> parts;
+};
 
 // The group as a whole. It stands at the beginning of the journal, and the measurements (`RatesOfNode`
 // in journal.cc) follow it. Zero bytes at first.
@@ -51,6 +68,14 @@ struct GroupJournal {
     std::atomic<uint64_t> sequence;
     Call call;
   } told[kToldCalls];
+  // This node has promised the change of rates `promised`: it reads no call from hold[promised % 2] on before
+  // that change. 0: none yet.
+  std::atomic<uint64_t> promised;
+  uint64_t hold[2];
+  // How many changes of rates there were, and the latest ones, at place count % 3: the last two, which calls
+  // under way may need, and one that may be being written.
+  std::atomic<uint64_t> changes;
+  RatesChange change[3];
 };
 
 // A small write of a chunk to another node; its data follows it. It may have to be written again as long
@@ -106,11 +131,33 @@ class Journal {
     std::optional<collectives::Algorithm> algorithm;
     // By node. Empty if the group has more than kMostMeasuredNodes nodes.
     std::vector<NodeRates> rates;
+    // By node: the rails that this node's link to it had. No agreement, but known only at that time. Empty
+    // as `rates`.
+    std::vector<uint32_t> rails;
   };
   // Called once, when every node is ready.
   void agree(const Agreed& agreed) const;
   // Nothing: the group was not made yet, or the memory holds no known algorithm.
   std::optional<Agreed> agreed() const;
+
+  // The promise to read no call from `hold` on before the change of rates `change`. Called before any node
+  // hears of the promise.
+  struct Promise {
+    uint64_t change = 0, hold = 0;
+  };
+  void promise(const Promise& promise) const;
+  // The latest one; change 0: there was none.
+  Promise promised() const;
+  // Notes a change of rates, before any effect of it. `parts`: nodes * nodes of them.
+  void change_rates(uint64_t number, uint64_t call, std::span<const LinkPart> parts) const;
+  // A change as it is read back; its parts are as many as nodes * nodes.
+  struct Change {
+    uint64_t number = 0, call = 0;
+    std::vector<LinkPart> parts;
+  };
+  // The last two changes, the older one first, or as many as there were. A part that makes no sense counts
+  // as whole.
+  std::vector<Change> changed_rates() const;
 
   // Notes a call that all local ranks have made. Called before the next node is sent the call.
   void tell_call(uint64_t sequence, const Call& call) const;
@@ -158,7 +205,7 @@ class Journal {
   uint64_t chunk_bytes() const;
   GroupJournal& group() const { return *reinterpret_cast<GroupJournal*>(base_); }
   ChunkJournal& of(uint64_t chunk) const;
-  // The table of measurements.
+  // The table of measurements, and behind it the rails.
   std::byte* rates() const { return base_ + sizeof(GroupJournal); }
   static uint64_t rates_bytes(uint32_t nodes);
   std::atomic<uint64_t>* arrivals_of(const ChunkJournal& chunk) const;

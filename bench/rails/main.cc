@@ -1,7 +1,10 @@
 // main.cc: hdt-bench-rails, one of two ranks that exchange data for some time, compare every result bit
 // for bit, and print when each operation began and ended. The data is in memory of hdtMemAlloc. With
 // "both", operations and kinds of memory take turns; with "stream" the same bytes go in both directions
-// all the time, untimed. bench/striping, bench/failover and the fault tests of rails use it.
+// all the time, untimed. Allreduce takes any number of ranks. After SIGTERM to one rank all end in order.
+// bench/striping, bench/failover, bench/unequal and the fault tests of rails use it.
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -35,6 +38,9 @@ int wrong_usage(const char* what) {
   return 2;
 }
 
+// Set by SIGTERM: this rank wants to end before its time.
+volatile std::sig_atomic_t asked_to_end = 0;
+
 // Begin and end of one operation, by the monotonic clock, which a script on the machine can compare with its
 // own.
 struct Timing {
@@ -45,34 +51,37 @@ struct Timing {
 // Makes one operation after the other, and verifies each.
 class Exchange {
  public:
-  Exchange(hdtComm_t group, int rank, size_t count)
+  Exchange(hdtComm_t group, int rank, int size, size_t count)
       : group_(group),
         rank_(rank),
+        size_(size),
         shared_(shared_buffers(count)),
         mine_(count),
         result_(count),
-        theirs_(count) {}
+        theirs_(count),
+        expected_(count) {}
 
-  // Runs one operation. `last` in: this rank wants to end; out: either rank does. False: it has failed.
+  // Runs one operation. `last` in: this rank wants to end; out: any rank does. False: it has failed.
   bool run(Kind kind, bool ordinary_memory, long call, bool& last) {
     const Buffers buffers = ordinary_memory ? Buffers{mine_, result_} : shared_;
     fill(buffers.mine, call, rank_, last);
-    // The other rank's data, which this rank can compute.
-    fill(theirs_, call, 1 - rank_, false);
+    // The other ranks' data, which this rank can compute. An allreduce has the sum of all; of a sendrecv the
+    // expected result is the other rank's data.
+    std::ranges::fill(expected_, 0.0F);
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank == rank_ && kind != Kind::kAllReduce) continue;
+      fill(theirs_, call, rank, false);
+      for (size_t i = 0; i < expected_.size(); ++i) expected_[i] += theirs_[i];
+    }
     // The exchange is timed, and not how much longer one rank prepares than the other.
     if (!succeeded(hdtBarrier(group_, nullptr), "hdtBarrier")) return false;
     const int64_t begin = hdt::now_ns();
     const bool right = kind == Kind::kAllReduce ? all_reduce(buffers) : send_recv(buffers);
     if (!right) return false;
     timings.push_back({begin, hdt::now_ns()});
-    // The sum, or the received element, is not 0 if the other rank wants to end.
-    const bool either = buffers.result.front() != 0.0F || last;
-    // For a sendrecv the expected result is the other rank's data; for an allreduce it is the sum.
-    if (kind == Kind::kAllReduce) {
-      for (size_t i = 1; i < theirs_.size(); ++i) theirs_[i] += buffers.mine[i];
-    }
-    if (!matches(buffers.result, theirs_)) ++wrong;
-    last = either;
+    // The sum, or the received element, is not 0 if another rank wants to end.
+    last = buffers.result.front() != 0.0F || last;
+    if (!matches(buffers.result, expected_)) ++wrong;
     return true;
   }
 
@@ -92,9 +101,11 @@ class Exchange {
 
   hdtComm_t group_;
   int rank_;
+  int size_;
   Buffers shared_;
   std::vector<float> mine_, result_;
-  std::vector<float> theirs_;
+  // another rank's data, and what the result must be
+  std::vector<float> theirs_, expected_;
 };
 
 void say_ready() {
@@ -134,7 +145,7 @@ int main(int argc, char** argv) {
       !succeeded(hdtCommCount(group, &size), "hdtCommCount")) {
     return 1;
   }
-  if (size != 2) return wrong_usage("the job has not two ranks");
+  if (size != 2 && kind != "allreduce") return wrong_usage("the job has not two ranks");
   const size_t count = static_cast<size_t>(kib) * 1024 / sizeof(float);
   const int64_t run_ns = static_cast<int64_t>(seconds * hdt::kNsPerSecond);
   if (kind == "stream") {
@@ -143,14 +154,15 @@ int main(int argc, char** argv) {
     const bool right = stream.run(hdt::Deadline::after_ns(run_ns));
     return report(right, stream.calls, stream.wrong, group);
   }
-  Exchange exchange(group, rank, count);
+  Exchange exchange(group, rank, size, count);
+  std::signal(SIGTERM, [](int) { asked_to_end = 1; });
   say_ready();
   const hdt::Deadline until = hdt::Deadline::after_ns(run_ns);
   bool right = true;
   long call = 0;
   // "both" changes the operation with every call, and the memory with every second one.
   for (bool last = false; right && !last; ++call) {
-    last = until.expired();
+    last = until.expired() || asked_to_end != 0;
     const bool reduce = kind == "allreduce" || (kind == "both" && call % 2 == 0);
     const bool ordinary_memory = kind == "both" && call % 4 >= 2;
     right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, ordinary_memory, call, last);

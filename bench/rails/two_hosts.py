@@ -1,5 +1,5 @@
-"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and pairs of ranks
-(hdt-bench-rails) on two of them."""
+"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and a rank (hdt-bench-rails) on each of
+them, mostly on two."""
 
 import json
 import os
@@ -86,6 +86,14 @@ class Hosts(Namespaces):
                 raise RuntimeError(f"hdtcommd does not start: {self.read_log(host)}")
             time.sleep(0.01)
 
+    def restart_daemon(self, host):
+        """Kills it, and starts another one in its place."""
+        before = self.starts(host)
+        self.daemons[host].kill()
+        self.daemons[host].wait()
+        self.daemons[host] = self.start_daemon(host)
+        self.await_serving(host, before)
+
     def starts(self, host):
         return self.read_log(host).count(" serves ")
 
@@ -122,6 +130,9 @@ class Hosts(Namespaces):
                               capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
         return json.loads(done.stdout)
 
+    def ranks(self, *arguments, port=PORT):
+        return Ranks(self, arguments, port)
+
 
 class TwoHosts(Hosts):
     """Two of them, between which pairs of ranks exchange."""
@@ -141,17 +152,15 @@ class TwoHosts(Hosts):
                                                                    for rail in peer["rails"])
         return sent
 
-    def ranks(self, *arguments, port=PORT):
-        return Ranks(self, arguments, port)
-
 
 class Ranks:
-    """Two running hdt-bench-rails."""
+    """A running hdt-bench-rails on each host."""
 
     def __init__(self, hosts, arguments, port):
         self.processes = []
-        for rank in range(2):
-            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE="2", HDT_SOCKET=hosts.socket(rank),
+        for rank in range(hosts.count):
+            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(hosts.count),
+                                            HDT_SOCKET=hosts.socket(rank),
                                             HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
             self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"),
                                            *map(str, arguments), stdout=subprocess.PIPE,
@@ -165,6 +174,10 @@ class Ranks:
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
+
+    def end_soon(self):
+        """In order, after the call under way."""
+        self.processes[0].terminate()
 
     def results(self, limit_s):
         """Begin and end of every operation of rank 0, in seconds of the monotonic clock. Fails if anything

@@ -156,6 +156,7 @@ class Engine : public LinkUser {
   // LinkUser (engine_messages.cc)
   void on_up(PeerLink& peer) override;
   void on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool last) override;
+  void on_rails(PeerLink& peer) override;
   void on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) override;
   void on_news(const KnownMeasurements& news) override { events_.on_measured(news); }
   bool is_used(const PeerLink& peer) const override;

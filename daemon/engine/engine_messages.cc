@@ -57,6 +57,16 @@ void Engine::on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool 
   successors_.on_link_down();
 }
 
+// Groups on the link have more or less of it from now on.
+void Engine::on_rails(PeerLink& peer) {
+  for (const auto& group : groups_.all()) {
+    if (group == nullptr) continue;
+    const auto node = node_of(*group, peer.id.node);
+    if (!node || group->context().peers[*node].link != &peer.link) continue;
+    GroupTable::contain(*group, [&] { group->on_rails(*node); });
+  }
+}
+
 // Also called for a link that could not be measured: its rates are zero then, and the groups go on without
 // them.
 void Engine::on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) {

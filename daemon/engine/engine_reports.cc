@@ -165,8 +165,10 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   json["why"] = explanation.why;
   for (size_t node = 0; node < explanation.weights.size(); ++node) {
     const double part = static_cast<double>(explanation.weights[node]) / collectives::kWeightUnits;
-    json["owned"].push_back({{"node", context.nodes[node].name}, {"part", part}});
+    json["owned"].push_back(
+        {{"node", context.nodes[node].name}, {"part", part}, {"link_bytes_s", explanation.rates[node]}});
   }
+  if (!explanation.weights.empty()) json["equal_parts_s"] = explanation.equal_parts_s;
   json["by_chunk_size"] = name_of(tuner.by_chunk_size(call));
   // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {

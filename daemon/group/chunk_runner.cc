@@ -26,7 +26,7 @@ static_assert(kMaxAhead <= ipc::kToldCalls);
 
 ChunkRunner::ChunkRunner(GroupContext& context)
     : context_(context),
-      tuner_(context.layout(), context.order, context.algorithm),
+      tuner_(std::make_shared<Tuner>(context.layout(), context.order, context.algorithm)),
       journal_(context.segment.journals(), context.layout().nodes, context.layout().slots),
       credit_(context.nodes.size()) {
   for (uint32_t i = 0; i < context.layout().slots; ++i) slots_.push_back(std::make_unique<Slot>(*this, i));
@@ -46,6 +46,8 @@ void ChunkRunner::go_on() {
   exchanged.store(exchanged_, std::memory_order_release);
   next_chunk_ = exchanged_;
   context_.segment.ring_all();
+  journal_.for_told_calls(finished.calls,
+                          [this](uint64_t sequence, const Call&) { told_below_ = sequence + 1; });
   // Small writes may not have arrived, and their link is down: settled() must wait for
   // the node's credit or for its Resume.
   journal_.for_sent([this](const ipc::SentWrite& sent, const std::byte*) {
@@ -56,6 +58,14 @@ void ChunkRunner::go_on() {
 }
 
 ChunkRunner::~ChunkRunner() = default;
+
+void ChunkRunner::change_measurements(uint64_t call,
+                                      std::optional<collectives::CostMeasurements> measurements) {
+  earlier_tuner_ =
+      std::exchange(tuner_, std::make_shared<Tuner>(context_.layout(), context_.order, context_.algorithm));
+  tuner_->set_measurements(std::move(measurements));
+  changed_at_ = call;
+}
 
 bool ChunkRunner::progress() {
   bool any = read_calls();
@@ -79,7 +89,7 @@ bool ChunkRunner::read_calls() {
   }
   bool any = false;
   // A rank enters a call only when its call kCallRing before that is complete, so no more are under way.
-  while (next_call_ < entered && calls_.size() < kCallRing) {
+  while (next_call_ < std::min(entered, read_below_) && calls_.size() < kCallRing) {
     if (!accept_call(next_call_)) return any;
     ++next_call_;
     any = true;
@@ -113,8 +123,13 @@ bool ChunkRunner::accept_call(uint64_t sequence) {
   }
   // 2. Decide the algorithm and find the buffers.
   const Call& call = entered.call;
-  ActiveCall active{sequence, call, ipc::Partition(call, context_.layout()),
-                    calls_.empty() ? first_chunk_ : calls_.back().end(), tuner_.decide(call).algorithm};
+  const std::shared_ptr<Tuner>& tuner = tuner_of(sequence);
+  ActiveCall active{sequence,
+                    call,
+                    ipc::Partition(call, context_.layout()),
+                    calls_.empty() ? first_chunk_ : calls_.back().end(),
+                    tuner,
+                    tuner->decide(call).algorithm};
   if (!open_buffers(active, entered.where)) return false;
   // 3. Note the call in the journal before the next node hears of it: a successor must answer for
   //    what was sent.
@@ -247,8 +262,8 @@ uint64_t ChunkRunner::freed() {
 // hosts, one at half the rate, 16 chunks reach 83 % of the bound and 4 reach 98 % (64 MiB).
 size_t ChunkRunner::in_flight(const ActiveCall& call) const {
   constexpr size_t kOfUnequalParts = 4;
-  return tuner_.weights_of(call.call, call.algorithm).empty() ? slots_.size()
-                                                              : std::min(kOfUnequalParts, slots_.size());
+  return call.tuner->weights_of(call.call, call.algorithm).empty() ? slots_.size()
+                                                                   : std::min(kOfUnequalParts, slots_.size());
 }
 
 // The next chunk starts when its call is known, its slot has no executor, the local contributions are in
@@ -276,8 +291,8 @@ void ChunkRunner::start(const ActiveCall& active, uint64_t chunk) {
   Slot& slot = *slots_[chunk % slots_.size()];
   const ipc::Layout& layout = context_.layout();
   const ipc::Chunk part = active.plan.chunk(chunk - active.first_chunk);
-  auto schedule =
-      make_schedule(active.algorithm, tuner_.problem(active.call, part, active.algorithm, context_.me));
+  auto schedule = make_schedule(active.algorithm,
+                                active.tuner->problem(active.call, part, active.algorithm, context_.me));
   // 1. Find the nodes that send to us in this schedule: they need credit.
   for (PeerCredit& credit : credit_) credit.sends_to_us = false;
   for (size_t i = 0;; ++i) {

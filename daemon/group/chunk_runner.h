@@ -26,6 +26,9 @@
 // nodes. If any two ranks of the group differ, some neighbours differ, so it is found whatever the
 // schedules do. A call is finished on a node only when the previous node's call is known to be the same.
 //
+// Rates that change (rate_changes.h): a call is decided and run by the rates of its number, so calls before and
+// behind a change may be under way at once.
+//
 // Restart (docs/design/restart.md): everything that a successor of this daemon needs is in the segment's
 // journal before it has any effect elsewhere. When the path to a node is there again, both ends go
 // through their writes to the other: what has come is skipped, the rest is written again, small writes
@@ -35,6 +38,7 @@
 // function that would move data.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -93,11 +97,25 @@ class ChunkRunner {
   // group.
   void on_rank_departed(uint32_t rank, uint64_t entered);
 
+  // Sets what the nodes have measured (Tuner::set_measurements()), before the first call is read.
+  void set_measurements(std::optional<collectives::CostMeasurements> measurements) {
+    tuner_->set_measurements(std::move(measurements));
+  }
+  // Calls from `call` on, which was not read yet, are run by these measurements.
+  void change_measurements(uint64_t call, std::optional<collectives::CostMeasurements> measurements);
+  // Reads no call from this one on, until it is asked again.
+  void read_below(uint64_t call) { read_below_ = call; }
+  // This daemon and its predecessors have read no call from this one on.
+  uint64_t first_unread() const { return std::max(next_call_, told_below_); }
+  // the number of the oldest call under way; if there is none, of the next one
+  uint64_t first_unfinished() const { return calls_.empty() ? next_call_ : calls_.front().sequence; }
+
   // Calls that all local ranks have entered and this node has read.
   uint64_t calls_entered() const { return next_call_; }
   // chunks below are published
   uint64_t chunks_exchanged() const { return exchanged_; }
-  Tuner& tuner() { return tuner_; }
+  // Decides about calls that were not read yet.
+  Tuner& tuner() const { return *tuner_; }
   // no call is under way between the nodes
   bool idle() const { return calls_.empty(); }
 
@@ -109,6 +127,8 @@ class ChunkRunner {
     ipc::Call call;
     ipc::Partition plan;
     uint64_t first_chunk;
+    // the one that decided, and that knows the parts of the nodes
+    std::shared_ptr<Tuner> tuner;
     collectives::Algorithm algorithm;
     // what becomes of the buffers of the node's rank, as it computes it, too; of several ranks: slots
     ipc::CallBuffers use = {};
@@ -163,8 +183,10 @@ class ChunkRunner {
   struct PeerCredit;
   // Drops OutputNotes of calls that are finished and that no held write needs.
   void drop_outputs(PeerCredit& credit) const;
-  // the number of the oldest call under way; if there is none, of the next one
-  uint64_t first_unfinished() const { return calls_.empty() ? next_call_ : calls_.front().sequence; }
+  // The tuner that decides about a call.
+  const std::shared_ptr<Tuner>& tuner_of(uint64_t sequence) const {
+    return sequence < changed_at_ ? earlier_tuner_ : tuner_;
+  }
   // The contributions of all local ranks are where the schedule reads them.
   bool is_ready(const ActiveCall& call, uint64_t chunk) const;
   // The number of chunks whose slots all local ranks have freed. Only grows.
@@ -190,7 +212,13 @@ class ChunkRunner {
   void check_departed(uint64_t sequence);
 
   GroupContext& context_;
-  Tuner tuner_;
+  std::shared_ptr<Tuner> tuner_;
+  // of the calls before `changed_at_`; null: all calls are those of `tuner_`
+  std::shared_ptr<Tuner> earlier_tuner_;
+  uint64_t changed_at_ = 0;
+  uint64_t read_below_ = UINT64_MAX;
+  // a predecessor has read the calls below, and may have begun them
+  uint64_t told_below_ = 0;
   ipc::Journal journal_;
   // see awaits_arrivals()
   bool awaits_arrivals_ = false;

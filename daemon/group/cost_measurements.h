@@ -3,9 +3,11 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collectives/cost_model.h"
+#include "ipc/journal.h"
 #include "ipc/measurements.h"
 
 namespace hdt::daemon {
@@ -13,5 +15,9 @@ namespace hdt::daemon {
 // `table` has one entry per node. Nothing if any measurement is missing: then no node has parameters,
 // and the tuner decides by the size of a chunk.
 std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::NodeRates> table);
+
+// The table where of each link no more is left than `parts` says (ipc::RatesChange), as many as nodes * nodes.
+std::vector<ipc::NodeRates> with_parts(std::vector<ipc::NodeRates> table,
+                                       std::span<const ipc::LinkPart> parts);
 
 }  // namespace hdt::daemon

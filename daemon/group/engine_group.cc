@@ -84,6 +84,12 @@ EngineGroup::EngineGroup(GroupSpec spec, uint32_t group_index, std::unique_ptr<G
   context_.services = services_.get();
   context_.direct.set_services(*services_);
   context_.fail = [this](Code code, int32_t rank, const std::string& text) { fail(code, rank, text); };
+  if (compares_rates()) {
+    rate_changes_.emplace(
+        static_cast<RateChanges::Group&>(*this), context_.id, context_.me,
+        static_cast<uint32_t>(context_.nodes.size()),
+        ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots));
+  }
   if (adopting_) go_on(spec);
   check_ready();
 }
@@ -126,6 +132,8 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   peer.region = their_region;
   peer.writes_in_flight = 0;
   std::erase(peer.moved, &link);
+  if (!agreed_rails_.empty()) agreed_rails_[node] = 0;  // they were those of the other link
+  on_rails(node);
   HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
                LogTag{.group = context_.group_class,
                       .op = static_cast<int64_t>(chunks_.calls_entered()),
@@ -256,6 +264,8 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
                       context_.name() + " has");
     }
     keep_rates(node, rates->rates);
+  } else if (const auto* change = std::get_if<RateChangeMessage>(&note)) {
+    if (change->from == node) on_rate_change(*change);
   } else if (const auto* all = std::get_if<GroupReady>(&note)) {
     if (all->from == node && peer.link == &link) peer.has_all = true;
     check_ready();
@@ -321,6 +331,7 @@ bool EngineGroup::progress() {
   bool any = false;
   if (ready_ && !adopting_ && !solo() && !context_.failed()) {
     any = chunks_.progress();
+    if (rate_changes_) rate_changes_->on_progress();
     any |= rings_.progress();
     if (chunks_.awaits_arrivals()) look_soon();
   }
@@ -442,6 +453,7 @@ void EngineGroup::on_time() {
     progress();
   }
   give_up_waiting();
+  step_rates([](RateChanges& changes) { changes.on_time(now_ns()); });
   if (adopting_ && deadline_.expired()) {
     note_departures();
     for (uint32_t local = 0; local < local_here_.size(); ++local) {
@@ -454,6 +466,8 @@ void EngineGroup::on_time() {
 std::optional<Deadline> EngineGroup::next_time() const {
   const bool waits = adopting_ || (!ready_ && on_ready_);
   Deadline next = Deadline::earlier(hurry_at_, look_at_);
+  if (rate_changes_ && may_change_rates())
+    next = Deadline::earlier(next, Deadline::at_ns(rate_changes_->next_time()));
   if (waits) next = Deadline::earlier(next, deadline_);
   if (!ready_ && on_ready_) next = Deadline::earlier(next, ping_at_);
   for (const GroupPeer& peer : context_.peers) {

@@ -31,6 +31,7 @@
 #include "base/shared_memory.h"
 #include "daemon/group/chunk_runner.h"
 #include "daemon/group/group_context.h"
+#include "daemon/group/rate_changes.h"
 #include "daemon/group/ring_forwarder.h"
 #include "daemon/protocol/facts.h"
 #include "ipc/messages.h"
@@ -60,6 +61,8 @@ struct GroupSpec {
   bool adopted = false;
   // if adopted: the measurements that the nodes had exchanged; empty: there were none
   std::vector<ipc::NodeRates> rates;
+  // if adopted: by node, how many rails the link to it had then; empty as `rates`
+  std::vector<uint32_t> rails;
   // how long, in ms, other nodes are to wait for a successor of this daemon; 0: there will be none
   int64_t restart_ms = 0;
   // all ranks of the node are in the process that hosts this daemon, so no successor could have them
@@ -73,7 +76,7 @@ struct GroupSpec {
 };
 
 // See the head of this file.
-class EngineGroup {
+class EngineGroup : private RateChanges::Group {
  public:
   // Writes the segment, or goes on from the one of a predecessor. May call spec.on_ready. `group_index`
   // is the group's index in the engine's table.
@@ -109,6 +112,8 @@ class EngineGroup {
   // The link to the node has these rates. not measured(): there was no way to find out. Counted once for
   // each node.
   void on_link_measured(uint32_t node, const ipc::LinkRates& rates);
+  // The link in use for the node has got or lost a rail.
+  void on_rails(uint32_t node);
   // The link to the node has ended. `daemon_ended`: the node's daemon does not listen any more, so a
   // successor may come: then the node is suspended if its hello allowed that. Otherwise the node, and with
   // it the group, has failed, unless the node has departed.
@@ -228,6 +233,26 @@ class EngineGroup {
   // Keeps the measurements of a node; the first ones count. With those of all the group may become
   // ready.
   void keep_rates(uint32_t node, const ipc::NodeRates& rates);
+  // engine_group_rates.cc
+  //
+  // Takes up what all nodes have measured, and the changes since then that the journal has.
+  void set_rates(std::vector<ipc::NodeRates> table, std::vector<uint32_t> rails);
+  // By node: how many rails the link to it has.
+  std::vector<uint32_t> count_rails() const;
+  // A message about changes of rates.
+  void on_rate_change(const RateChangeMessage& note);
+  // The group is ready and not over.
+  bool may_change_rates() const { return ready_ && !context_.failed() && !departure_sent_; }
+  // Lets `rate_changes_` do something, if it may.
+  void step_rates(const std::function<void(RateChanges& changes)>& step);
+  std::optional<collectives::CostMeasurements> measurements_with(const RateChanges::Parts& parts) const;
+  // RateChanges::Group
+  void send(uint32_t node, const RateChangeMessage& note) override { context_.send(node, note); }
+  uint64_t first_unread() const override { return chunks_.first_unread(); }
+  uint64_t first_unfinished() const override { return chunks_.first_unfinished(); }
+  void change_rates(uint64_t call, const RateChanges::Parts& parts) override;
+  bool is_worth(const RateChanges::Parts& parts) const override;
+  bool all_open() const override;
   // Fails the group on this node alone: the others know, or the coordinator informs them.
   void fail_here(Code code, int32_t rank, const std::string& text);
   // "node n1 (rank 2, 3 of group ...)"
@@ -283,8 +308,16 @@ class EngineGroup {
   ipc::NodeRates own_rates_;
   // by node: `own_rates_` has the link to that node, or there was no way to measure it
   std::vector<bool> link_told_;
-  // by node: what it has measured; moved away when the group becomes ready
+  // by node: what it has measured; moved to `agreed_rates_` when the group becomes ready
   std::vector<std::optional<ipc::NodeRates>> rates_;
+  // by node: what all have measured, while all rails were there; empty: not known, or not ready
+  std::vector<ipc::NodeRates> agreed_rates_;
+  // by node: how many rails the link to it had then; 0: not known
+  std::vector<uint32_t> agreed_rails_;
+  // nothing in groups that do not compare rates
+  std::optional<RateChanges> rate_changes_;
+  // came before the group was ready
+  std::optional<RateChangeMessage> early_proposal_;
   // by node: all its ranks have mapped the group's memory
   std::vector<bool> seated_;
   // this node has sent GroupSeated

@@ -58,12 +58,14 @@ void EngineGroup::check_ready() {
   if (compares_rates()) {
     std::vector<ipc::NodeRates> table;
     for (auto& rates : rates_) table.push_back(std::move(*rates));
+    std::vector<uint32_t> rails = count_rails();
     ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
-        .agree({context_.algorithm, table});
-    chunks_.tuner().set_measurements(cost_measurements(std::move(table)));
+        .agree({context_.algorithm, table, rails});
+    set_rates(std::move(table), std::move(rails));
   }
   // 4. Ready: the ranks learn of it through on_ready.
   ready_ = true;
+  if (early_proposal_) on_rate_change(*std::exchange(early_proposal_, std::nullopt));
   if (!on_ready_) return;
   on_ready_(Status::ok());
   on_ready_ = nullptr;

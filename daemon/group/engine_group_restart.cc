@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "daemon/group/cost_measurements.h"
 #include "daemon/group/engine_group.h"
 
 namespace hdt::daemon {
@@ -19,7 +18,7 @@ namespace hdt::daemon {
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;
-    chunks_.tuner().set_measurements(spec.rates.empty() ? std::nullopt : cost_measurements(spec.rates));
+    if (!spec.rates.empty()) set_rates(spec.rates, spec.rails);
     rings_.go_on();
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
       if (node != context_.me)
@@ -119,6 +118,8 @@ void EngineGroup::on_resume(uint32_t node, const Resume& note) {
   HDT_LOG_INFO(
       "{} goes on with node {} {}", context_.name(), context_.nodes[node].name,
       LogTag{.op = static_cast<int64_t>(chunks_.calls_entered()), .node = context_.nodes[context_.me].name});
+  step_rates([&](RateChanges& changes) { changes.on_back(node, now_ns()); });
+  on_rails(node);
   services_->on_back(node);
   progress();
 }

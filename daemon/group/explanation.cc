@@ -69,9 +69,13 @@ double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
 
 // Asks the tuner the same question as a call would.
 Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double hand_over_s) {
-  Explanation all{tuner.decide(call), "", hand_over_s, {}, {}};
+  Explanation all{tuner.decide(call), "", hand_over_s, {}, {}, {}};
   const std::span<const uint32_t> weights = tuner.weights_of(call, all.decision.algorithm);
   all.weights.assign(weights.begin(), weights.end());
+  if (!weights.empty()) {
+    all.rates.assign(tuner.rates().begin(), tuner.rates().end());
+    all.equal_parts_s = tuner.equal_parts_s(call) + hand_over_s;
+  }
   // 1. Why it was picked, and what kept the configured algorithm from it.
   if (tuner.configured()) {
     all.why = "class " + group_class + " has algorithm \"" + name_of(*tuner.configured()) + "\"";

@@ -25,6 +25,10 @@ struct Explanation {
   // By node: the part of a chunk that it combines, in units of collectives::kWeightUnits. Empty: the parts
   // are equal, or they are the blocks of the nodes' ranks.
   std::vector<uint32_t> weights;
+  // Where the weights are from, by node: bytes a second of its links as they are now. Empty as `weights`.
+  std::vector<uint64_t> rates;
+  // What the call would take with equal parts, in seconds as a candidate's; 0: `weights` is empty.
+  double equal_parts_s = 0;
 };
 
 // Seconds for Explanation::hand_over_s, from the round trips in ns that the ranks of this node have measured

@@ -12,10 +12,6 @@ namespace hdt::daemon {
 
 namespace {
 
-// Unequal parts must be faster than equal ones by at least this much, so that links that are alike, but were
-// not measured alike, are used alike.
-constexpr double kLeastGain = 1.1;
-
 // The rate of each node in bytes a second: that of its fastest link, in the slower direction. The cost model
 // takes the fastest link for the node's port, too.
 std::vector<uint64_t> port_rates(const collectives::CostMeasurements& measurements, uint32_t nodes) {
@@ -82,10 +78,11 @@ void Tuner::set_measurements(std::optional<collectives::CostMeasurements> measur
   measurements_ = std::move(measurements);
   predictions_.clear();
   weights_.clear();
+  rates_.clear();
   if (!measurements_ || layout_.nodes > collectives::kMostWeightedNodes) return;
-  const std::vector<uint64_t> rates = port_rates(*measurements_, layout_.nodes);
-  weights_ = collectives::owner_weights(rates);
-  if (collectives::gain_of(weights_, rates) < kLeastGain) weights_.clear();
+  rates_ = port_rates(*measurements_, layout_.nodes);
+  weights_ = collectives::owner_weights(rates_);
+  if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
 }
 
 std::span<const uint32_t> Tuner::weights_of(const Call& call, Algorithm algorithm) const {
@@ -101,15 +98,9 @@ Call Tuner::representative(const Call& call) {
   return smallest;
 }
 
-// Kept by the kind of call, since ranking all algorithms takes longer than a small call. The number of
-// kinds is small: counts are rounded to powers of two. Empty without measurements.
-const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) {
-  static const std::vector<collectives::Candidate> kNone;
-  if (!measurements_) return kNone;
-  const Call typical = representative(call);
+// Chunks of equal size, as many in flight as there are slots.
+collectives::Operation Tuner::operation_of(const Call& typical) const {
   const Partition plan(typical, layout_);
-  // The operation as the engine would run it: chunks of equal size, as many in flight as there are
-  // slots.
   collectives::Operation operation;
   operation.chunk = problem_of(typical, plan.chunk(0), order_, 0);
   operation.pairwise_offsets = problem(typical, plan.chunk(0), Algorithm::kPairwise, 0).block_offsets;
@@ -117,6 +108,23 @@ const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) 
   operation.chunks = plan.chunks();
   operation.chunks_in_flight = layout_.slots;
   operation.tells_outputs = may_be_direct(typical, layout_);
+  return operation;
+}
+
+double Tuner::equal_parts_s(const Call& call) const {
+  if (!measurements_) return 0;
+  collectives::Operation operation = operation_of(representative(call));
+  operation.pairwise_offsets = operation.chunk.block_offsets;
+  return collectives::predict(Algorithm::kPairwise, operation, *measurements_);
+}
+
+// Kept by the kind of call, since ranking all algorithms takes longer than a small call. The number of
+// kinds is small: counts are rounded to powers of two. Empty without measurements.
+const std::vector<collectives::Candidate>& Tuner::predictions(const Call& call) {
+  static const std::vector<collectives::Candidate> kNone;
+  if (!measurements_) return kNone;
+  const Call typical = representative(call);
+  const collectives::Operation operation = operation_of(typical);
   const size_t width = collectives::type_size(typical.type);
   const CallKind key{typical.what, width, static_cast<uint32_t>(operation.chunk.root), typical.count};
   const auto known = predictions_.find(key);

@@ -31,6 +31,10 @@
 
 namespace hdt::daemon {
 
+// Unequal parts must be faster than equal ones by at least this much, so that links that are alike, but were
+// not measured alike, are used alike. The same holds for other parts while a group runs.
+inline constexpr double kLeastGainOfParts = 1.1;
+
 // Why a call cannot take an algorithm. "In place" means that schedules run in user buffers (ipc/partition.h,
 // may_be_direct()); nodes do not know whether each other's buffers are, so it concerns every call that
 // could be.
@@ -90,6 +94,13 @@ class Tuner {
   // How much of each chunk every node combines, if the call runs the algorithm; empty: equal parts, or
   // blocks that are not for the daemons to choose. Valid until the measurements are set again.
   std::span<const uint32_t> weights_of(const ipc::Call& call, collectives::Algorithm algorithm) const;
+  // The parts of calls that may have unequal ones; empty: they have equal ones, too.
+  std::span<const uint32_t> weights() const { return weights_; }
+  // By node: the rate of its links in bytes a second, from which the weights are; empty without measurements.
+  std::span<const uint64_t> rates() const { return rates_; }
+  // Seconds that the call would take if it ran pairwise with equal parts, from daemon to daemon; 0 without
+  // measurements.
+  double equal_parts_s(const ipc::Call& call) const;
   // The work of node `me` for one chunk of a call that runs the algorithm.
   collectives::Problem problem(const ipc::Call& call, const ipc::Chunk& chunk,
                                collectives::Algorithm algorithm, uint32_t me) const {
@@ -112,6 +123,9 @@ class Tuner {
   const ipc::Order& order_;
   std::optional<collectives::Algorithm> configured_;
   std::optional<collectives::CostMeasurements> measurements_;
+  // The typical call as the engine would run it.
+  collectives::Operation operation_of(const ipc::Call& typical) const;
+  std::vector<uint64_t> rates_;
   // By node, in units of kWeightUnits; empty where equal parts are about as fast.
   std::vector<uint32_t> weights_;
   // collective, bytes of an element, root node, count as of representative()

@@ -361,6 +361,7 @@ void LinkTable::on_rail_up(Link& link, const Connection& connection, const RailS
   HDT_LOG_INFO("rail to node {} {}: {} - {} on {} {}", peer.name, status.losses > 0 ? "back" : "up",
                status.local_address, status.remote_address, devices_.nics()[rail.device].info.name,
                LogTag{.node = settings_.node_name});
+  if (peer.announced) user_.on_rails(peer);
   // tcp has found that large packets do not pass on this path (docs/design/transports.md).
   const auto* path = dynamic_cast<const transport::TriedPath*>(&connection);
   if (path == nullptr || path->narrowed().empty()) return;
@@ -383,6 +384,7 @@ void LinkTable::on_rail_down(Link& link, const Connection& connection, const Rai
              "rail to node {} lost: {} - {} on {}: {}; {} left {}", peer.name, status.local_address,
              status.remote_address, devices_.nics()[rail.device].info.name, lost, left,
              LogTag{.node = settings_.node_name});
+  user_.on_rails(peer);
 }
 
 // The link's reports, with the peer in the place of the link; the engine knows what groups made of it.

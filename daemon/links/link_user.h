@@ -22,6 +22,8 @@ class LinkUser {
   // The link is no longer in the table; `peer` lives until the end of the round. `daemon_ended`: the other
   // daemon does not listen any more, so a successor may come. `last`: no other link to that node is left.
   virtual void on_down(PeerLink& peer, const Status& why, bool daemon_ended, bool last) = 0;
+  // The link has got or lost a rail. Not called for the rail with which it comes up, nor at its end.
+  virtual void on_rails(PeerLink& peer) = 0;
   // The measurement of the link is over. `rates` are not measured() if there was none.
   virtual void on_link_rates(PeerLink& peer, const ipc::LinkRates& rates) = 0;
   // Something was measured that the daemon did not know. `news` has nothing else in it.

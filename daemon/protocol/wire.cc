@@ -4,6 +4,7 @@
 // and its values are such as a correct node sends (is_valid()).
 #include "daemon/protocol/wire.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/codec.h"
@@ -76,6 +77,10 @@ void fields(auto& c, Is<RatesMessage> auto& m) {
   c.number(m.group, m.from);
   fields(c, m.rates);
 }
+void fields(auto& c, Is<RateChangeMessage> auto& m) {
+  c.number(m.group, m.from, m.kind, m.number, m.call);
+  c.list(m.parts, ipc::kMostMeasuredNodes * ipc::kMostMeasuredNodes, [&](auto& part) { c.number(part); });
+}
 // Settings that would not fit were refused before (ClassChanges::answer_set()), so nothing is cut here in a
 // correct daemon.
 void fields(auto& c, Is<ClassPrepare> auto& m) {
@@ -109,6 +114,14 @@ bool is_valid(const GroupFailed& m) {
 // A measurement belongs to a link: a group in it is malformed.
 bool is_valid(const ProbeMessage& m) {
   return m.group == 0 && m.kind >= ProbeMessage::Kind::kHere && m.kind <= ProbeMessage::Kind::kTurn;
+}
+// A link without any rail would be no link, and none carries more than was measured.
+bool is_valid(const RateChangeMessage& m) {
+  using Kind = RateChangeMessage::Kind;
+  return m.kind >= Kind::kNow && m.kind <= Kind::kPassed &&
+         (m.kind == Kind::kNow || m.kind == Kind::kCommit) != m.parts.empty() &&
+         std::all_of(m.parts.begin(), m.parts.end(),
+                     [](ipc::LinkPart part) { return part >= 1 && part <= ipc::kWholeLink; });
 }
 // kSuccess is an answer as well.
 bool is_valid(const ClassReady& m) { return is_code(m.code); }

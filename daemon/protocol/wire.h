@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "daemon/protocol/node.h"
+#include "ipc/journal.h"
 #include "ipc/measurements.h"
 #include "ipc/segment.h"
 #include "transports/link/link.h"
@@ -192,6 +193,30 @@ struct RatesMessage {
   uint32_t from;
   ipc::NodeRates rates;
 };
+// A step towards other rates while the group runs (daemon/group/rate_changes.h). Node 0 and each other node
+// exchange these.
+struct RateChangeMessage {
+  enum class Kind : uint8_t {
+    // To node 0: "this is left of my links"; `number` counts these messages of a daemon's life.
+    kNow = 1,
+    // From node 0: "rates are going to change; tell me up to which call you have read". `number` is that of
+    // the change, here and below.
+    kPropose,
+    // To node 0: "I have read no call from `call` on, and read none before the change."
+    kHold,
+    // From node 0: "calls from `call` on have these rates."
+    kCommit,
+    // To node 0: "all calls before that one are over here."
+    kPassed,
+  };
+  uint64_t group;
+  uint32_t from;
+  Kind kind;
+  uint64_t number;
+  uint64_t call;
+  // kNow: of the sender's link to each node; kCommit: of all links, as of ipc::RatesChange; otherwise empty.
+  std::vector<ipc::LinkPart> parts;
+};
 // The next four messages change a class while its groups run, in two phases (class_change.h). "Can you do
 // this?", from the node that was asked by hdtctl to all other nodes of the group.
 struct ClassPrepare {
@@ -239,7 +264,7 @@ using EngineMessage =
     std::variant<std::monostate, GroupHello, ChunkCredit, CellCredit, CallMessage, RankDeparted, NodeDeparted,
                  GroupFailed, OutputMessage, ProbeMessage, RatesMessage, ClassPrepare, ClassEnds, ClassReady,
                  ClassCommit, LinkMoved, LinkDrained, ChunkState, RingState, Resume, GroupSeated, GroupReady,
-                 GroupUnknown>;
+                 GroupUnknown, RateChangeMessage>;
 
 // The maximum number of tags in one ChunkState. If there are more, several are sent.
 inline constexpr uint32_t kMaxTags = 1024;

@@ -27,6 +27,10 @@ struct CheckNote {
     const collectives::LinkMeasurements link = measurements->link_of(0, 1);
     HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->copy_bytes_s));
   }
+  void operator()(const RateChangeMessage& n) const {
+    const auto sound = [](ipc::LinkPart part) { return part >= 1 && part <= ipc::kWholeLink; };
+    HDT_HOLDS(std::all_of(n.parts.begin(), n.parts.end(), sound));
+  }
   void operator()(const ClassEnds& n) const { HDT_HOLDS(n.ends.size() <= kMaxRails); }
   void operator()(const ProbeMessage& n) const {
     HDT_HOLDS(n.kind >= ProbeMessage::Kind::kHere && n.kind <= ProbeMessage::Kind::kTurn);
@@ -98,6 +102,9 @@ std::vector<Bytes> seeds() {
   RatesMessage rates{};
   rates.rates.memory = {10, 20};
   rates.rates.links.assign(2, {10'000, 100, 100});
+  RateChangeMessage change{};
+  change.kind = RateChangeMessage::Kind::kNow;
+  change.parts = {ipc::kWholeLink, 8};
   ClassPrepare prepare{};
   prepare.settings = "class.dp.weight=3";
   ClassEnds ends{};
@@ -107,10 +114,10 @@ std::vector<Bytes> seeds() {
   ChunkState state{};
   state.tags = {1, 2, 3};
   for (const EngineMessage& note : std::initializer_list<EngineMessage>{
-           GroupHello{}, ChunkCredit{}, CellCredit{}, entered,       RankDeparted{}, NodeDeparted{},
-           failed,       output,        probe,        rates,         prepare,        ends,
-           ready,        ClassCommit{}, LinkMoved{},  LinkDrained{}, state,          RingState{},
-           Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}})
+           GroupHello{}, ChunkCredit{}, CellCredit{}, entered,        RankDeparted{}, NodeDeparted{},
+           failed,       output,        probe,        rates,          prepare,        ends,
+           ready,        ClassCommit{}, LinkMoved{},  LinkDrained{},  state,          RingState{},
+           Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}, change})
     all.push_back(behind(1, encode(note)));
   return all;
 }

@@ -184,6 +184,10 @@ void read_journal(const Segment& segment, const Memory& memory) {
   if (const auto agreed = journal.agreed()) {
     HDT_HOLDS(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
     for (const NodeRates& rates : agreed->rates) HDT_HOLDS(rates.links.size() == layout.nodes);
+    for (const auto& change : journal.changed_rates()) {
+      HDT_HOLDS(change.parts.size() == size_t{layout.nodes} * layout.nodes);
+      for (const LinkPart part : change.parts) HDT_HOLDS(part >= 1 && part <= kWholeLink);
+    }
     if (const auto measurements =
             agreed->rates.empty() ? std::nullopt : daemon::cost_measurements(agreed->rates)) {
       const collectives::LinkMeasurements link = measurements->link_of(0, static_cast<int>(layout.nodes) - 1);
@@ -248,6 +252,7 @@ bool take(std::span<const std::byte> input) {
       rates.memory = {1000, 1000};
       rates.links.assign(memory.layout().nodes, {10'000, 1000, 1000});
       agreed.rates.assign(memory.layout().nodes, rates);
+      agreed.rails.assign(memory.layout().nodes, 2);
     }
     journal.agree(agreed);
     journal.tell_call(0, Call{});

@@ -30,10 +30,11 @@ std::string explain_table(const nlohmann::json& all) {
   text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", text_at(all, "configured"),
                       all.at("picked").is_null() ? "none" : text_at(all, "picked"), text_at(all, "why"));
   if (all.contains("owned")) {
-    text += "parts that the nodes combine:";
+    text += "parts that the nodes combine, by the rates of their links:";
     for (const auto& node : list_at(all, "owned"))
-      text += fmt::format(" {} {:.1f} %", text_at(node, "node"), 100 * number_at(node, "part"));
-    text += "\n";
+      text += fmt::format(" {} {:.1f} % ({}/s)", text_at(node, "node"), 100 * number_at(node, "part"),
+                          bytes(number_at(node, "link_bytes_s")));
+    text += fmt::format("\nwith equal parts: {}\n", time(number_at(all, "equal_parts_s")));
   }
   // A group of one node has no algorithms between nodes.
   if (list_at(all, "candidates").empty()) return text;

@@ -32,6 +32,23 @@ TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
   EXPECT_EQ(cost_measurements(near)->link_of(1, 2).latency_s, 0);
 }
 
+TEST(Figures, OfAPartOfALinkAreThatPartOfItsRates) {
+  std::vector<ipc::LinkPart> parts(9, ipc::kWholeLink);
+  parts[1 * 3 + 2] = 4;
+  const auto table = with_parts(example_table(), parts);
+  auto expected = example_table();
+  expected[1].links[2].bytes_s /= 4;
+  expected[1].links[2].duplex_bytes_s /= 4;
+  EXPECT_EQ(table, expected);
+  // Nothing that was measured becomes 0, which would mean that it was not; and the other way round.
+  auto odd = example_table();
+  odd[1].links[2].bytes_s = 3;
+  odd[1].links[2].duplex_bytes_s = 0;
+  const auto part = with_parts(odd, parts)[1].links[2];
+  EXPECT_EQ(part.bytes_s, 1U);
+  EXPECT_EQ(part.duplex_bytes_s, 0U);
+}
+
 TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {
   auto table = example_table();
   table[2].links[0].bytes_s = 0;

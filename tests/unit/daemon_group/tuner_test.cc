@@ -216,7 +216,10 @@ TEST(UnequalLinks, AreGivenUnequalParts) {
     return std::ranges::find(predictions, algorithm, &collectives::Candidate::algorithm)->seconds;
   };
   EXPECT_GT(seconds(Algorithm::kRing), 1.3 * seconds(Algorithm::kPairwise));
-  EXPECT_EQ(explain(tuner, large, "dp", 0).weights.size(), 4U);
+  const Explanation explained = explain(tuner, large, "dp", 0);
+  EXPECT_EQ(explained.weights.size(), 4U);
+  EXPECT_EQ(explained.rates, (std::vector<uint64_t>{125'000'000, 125'000'000, 125'000'000, 62'500'000}));
+  EXPECT_GT(explained.equal_parts_s, 1.3 * seconds(Algorithm::kPairwise));
 }
 
 // Measured rates of equal links differ a little.

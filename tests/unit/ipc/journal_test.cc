@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -62,11 +63,37 @@ TEST_F(JournalTest, WhatWasAgreed) {
   agreed.algorithm = collectives::Algorithm::kBruck;
   for (uint64_t node = 0; node < kNodes; ++node)
     agreed.rates.push_back({{node, node + 1}, {{1, node}, {2, node}, {3, node}}});
+  agreed.rails = {0, 2, 4};
   journal_.agree(agreed);
   const auto read = journal_.agreed();
   ASSERT_TRUE(read);
   EXPECT_EQ(read->algorithm, agreed.algorithm);
   EXPECT_EQ(read->rates, agreed.rates);
+  EXPECT_EQ(read->rails, agreed.rails);
+}
+
+TEST_F(JournalTest, ThePromiseThatWasMadeLast) {
+  EXPECT_EQ(journal_.promised().change, 0U);
+  for (const uint64_t change : {uint64_t{1}, uint64_t{2}, uint64_t{4}}) {
+    journal_.promise({change, 10 * change});
+    EXPECT_EQ(journal_.promised().change, change);
+    EXPECT_EQ(journal_.promised().hold, 10 * change);
+  }
+}
+
+TEST_F(JournalTest, TheLastTwoChangesOfRates) {
+  EXPECT_TRUE(journal_.changed_rates().empty());
+  std::vector<LinkPart> parts(kNodes * kNodes, kWholeLink);
+  for (uint64_t number = 1; number <= 5; ++number) {
+    parts[number] = static_cast<LinkPart>(number);
+    journal_.change_rates(2 * number, 100 * number, parts);
+    const auto changes = journal_.changed_rates();
+    ASSERT_EQ(changes.size(), number == 1 ? 1U : 2U);
+    EXPECT_EQ(changes.back().number, 2 * number);
+    EXPECT_EQ(changes.back().call, 100 * number);
+    EXPECT_EQ(changes.back().parts, parts);
+    EXPECT_EQ(changes.front().call, 100 * std::max<uint64_t>(number - 1, 1));
+  }
 }
 
 TEST_F(JournalTest, ArrivalsOfTheLatestChunkOfASlot) {
@@ -140,6 +167,10 @@ TEST_F(JournalTest, NonsenseIsNotBelieved) {
       bytes[random() % Journal::bytes(kNodes, kSlots)] = static_cast<unsigned char>(random());
     if (const auto agreed = journal_.agreed()) {
       EXPECT_TRUE(!agreed->algorithm || static_cast<int>(*agreed->algorithm) < collectives::kAlgorithmCount);
+    }
+    for (const auto& change : journal_.changed_rates()) {
+      EXPECT_EQ(change.parts.size(), kNodes * kNodes);
+      for (const LinkPart part : change.parts) EXPECT_TRUE(part >= 1 && part <= kWholeLink);
     }
     for (uint64_t chunk = 0; chunk < 8; ++chunk) {
       for (const auto& [node, tag] : arrivals(chunk)) EXPECT_LT(node, kNodes);
