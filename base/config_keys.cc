@@ -37,7 +37,8 @@ bool is_checksum(const std::string& text) { return text == "none" || text == "cr
 // The names of collectives/schedule.h, which this layer may not include.
 bool is_algorithm(const std::string& text) {
   constexpr const char* kNames[] = {
-      "auto", "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
+      "auto",  "ring",     "halving_doubling", "recursive_doubling", "double_binary_tree",
+      "bruck", "pairwise", "two_level"};
   return std::find(std::begin(kNames), std::end(kNames), text) != std::end(kNames);
 }
 bool is_priority(const std::string& text) { return text == "bulk" || text == "latency"; }
@@ -197,8 +198,8 @@ const Key kKeys[] = {
        return c.classes[name].algorithm;
      }),
      1, kMaxTextBytes, is_algorithm, false,
-     "\"auto\", \"ring\", \"halving_doubling\", \"recursive_doubling\", \"double_binary_tree\", \"bruck\" or "
-     "\"pairwise\"",
+     "\"auto\", \"ring\", \"halving_doubling\", \"recursive_doubling\", \"double_binary_tree\", \"bruck\", "
+     "\"pairwise\" or \"two_level\"",
      "Algorithm of collectives between nodes, the same on all nodes of a group; where a call cannot take it, "
      "as with \"auto\". `hdtctl explain` shows which one a call takes, and why."},
     {kClassSection, "priority", Field<std::string>([](Config& c, const std::string& name) -> std::string& {

@@ -65,6 +65,7 @@ std::unique_ptr<Schedule> make_recursive_doubling(const Problem& problem);
 std::unique_ptr<Schedule> make_double_binary_tree(const Problem& problem, uint64_t shortest_chunk = 4096);
 std::unique_ptr<Schedule> make_bruck(const Problem& problem);
 std::unique_ptr<Schedule> make_pairwise(const Problem& problem);
+std::unique_ptr<Schedule> make_two_level(const Problem& problem);
 // For broadcast and reduce.
 std::unique_ptr<ListedSchedule> make_chain(const Problem& problem);
 std::unique_ptr<ListedSchedule> make_binomial_tree(const Problem& problem);
@@ -76,6 +77,7 @@ bool has_recursive_doubling(const Problem& problem);
 bool has_double_binary_tree(const Problem& problem);
 bool has_bruck(const Problem& problem);
 bool has_pairwise(const Problem& problem);
+bool has_two_level(const Problem& problem);
 
 // The maximum of kScratch elements that any node uses, if the algorithm has a form of its own, without
 // making all nodes' schedules.
@@ -84,5 +86,6 @@ uint64_t recursive_doubling_scratch(const Problem& problem);
 uint64_t double_binary_tree_scratch(const Problem& problem);
 uint64_t bruck_scratch(const Problem& problem);
 uint64_t pairwise_scratch(const Problem& problem);
+uint64_t two_level_scratch(const Problem& problem);
 
 }  // namespace hdt::collectives

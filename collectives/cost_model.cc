@@ -43,6 +43,10 @@ Problem problem_of(Algorithm algorithm, const Operation& operation) {
   Problem problem = operation.chunk;
   if (algorithm == Algorithm::kPairwise && !operation.pairwise_offsets.empty())
     problem.block_offsets = operation.pairwise_offsets;
+  if (algorithm == Algorithm::kTwoLevel && !operation.two_level_offsets.empty()) {
+    problem.block_offsets = operation.two_level_offsets;
+    problem.places = operation.two_level_places;
+  }
   return problem;
 }
 

@@ -69,6 +69,9 @@ struct Operation {
   // The blocks of pairwise, where they are others than those of `chunk`, of as many elements
   // (weighted_offsets() of owner_weights.h); empty: they are the same.
   std::vector<uint64_t> pairwise_offsets = {};
+  // The same for two-level, and the places of the nodes (Problem::places).
+  std::vector<uint64_t> two_level_offsets = {};
+  std::vector<int> two_level_places = {};
 };
 
 // Seconds from the start of all nodes until the last one is done. Pure; any thread. It takes

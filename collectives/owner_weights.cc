@@ -58,19 +58,23 @@ std::vector<uint32_t> owner_weights(std::span<const uint64_t> rates) {
     std::ranges::transform(above_zero, most.begin(),
                            [&](uint64_t rate) { return most_units(time, rate, nodes); });
   }
-  // Those that can own least come first. Each gets its part of what is left, or the most that it can own; so
-  // the last one, which can own most, gets what rounding has left over.
-  std::vector<size_t> order(nodes);
+  return levelled(kWeightUnits, most);
+}
+
+// Those with the least room come first. Each gets its part of what is left, or the most that it can have; so the
+// last one, which has most room, gets what rounding has left over.
+std::vector<uint32_t> levelled(uint32_t all, std::span<const uint32_t> most) {
+  std::vector<size_t> order(most.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t node) { return most[node]; });
-  std::vector<uint32_t> weights(nodes);
-  uint32_t left = kWeightUnits;
-  for (size_t i = 0; i < nodes; ++i) {
-    const bool last = i + 1 == nodes;
-    weights[order[i]] = last ? left : std::min(most[order[i]], left / static_cast<uint32_t>(nodes - i));
-    left -= weights[order[i]];
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return most[i]; });
+  std::vector<uint32_t> parts(most.size());
+  uint32_t left = all;
+  for (size_t i = 0; i < most.size(); ++i) {
+    const bool last = i + 1 == most.size();
+    parts[order[i]] = last ? left : std::min(most[order[i]], left / static_cast<uint32_t>(most.size() - i));
+    left -= parts[order[i]];
   }
-  return weights;
+  return parts;
 }
 
 double seconds_of_a_byte(std::span<const uint32_t> weights, std::span<const uint64_t> rates) {

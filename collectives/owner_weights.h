@@ -37,6 +37,10 @@ double seconds_of_a_byte(std::span<const uint32_t> weights, std::span<const uint
 // How much longer equal blocks take than these weights, at least 1: the ratio of the times T.
 double gain_of(std::span<const uint32_t> weights, std::span<const uint64_t> rates);
 
+// Parts of `all` that are as even as can be, none larger than its entry in `most`; what is beyond the sum of
+// these goes to the last of the largest.
+std::vector<uint32_t> levelled(uint32_t all, std::span<const uint32_t> most);
+
 // The first elements of the nodes' blocks, and behind them `elements`: nodes + 1 values.
 std::vector<uint64_t> weighted_offsets(std::span<const uint32_t> weights, uint64_t elements);
 

@@ -18,7 +18,8 @@ constexpr uint64_t kTinyChunkBytes = 32 * 1024;
 
 const char* name_of(Algorithm algorithm) {
   constexpr const char* kNames[kAlgorithmCount] = {
-      "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
+      "ring",  "halving_doubling", "recursive_doubling", "double_binary_tree",
+      "bruck", "pairwise",         "two_level"};
   return kNames[static_cast<size_t>(algorithm)];
 }
 
@@ -50,9 +51,11 @@ std::unique_ptr<Schedule> make_schedule(Algorithm algorithm, const Problem& prob
     case Algorithm::kBruck:
       return make_bruck(problem);
     case Algorithm::kPairwise:
+      return make_pairwise(problem);
+    case Algorithm::kTwoLevel:
       break;
   }
-  return make_pairwise(problem);
+  return make_two_level(problem);
 }
 
 // For one node only the ring counts as having a form, so that exactly one algorithm is left to choose.
@@ -69,9 +72,11 @@ bool has_own_form(Algorithm algorithm, const Problem& problem) {
     case Algorithm::kBruck:
       return has_bruck(problem);
     case Algorithm::kPairwise:
+      return has_pairwise(problem);
+    case Algorithm::kTwoLevel:
       break;
   }
-  return has_pairwise(problem);
+  return has_two_level(problem);
 }
 
 uint64_t scratch_needed(Algorithm algorithm, const Problem& problem) {
@@ -88,9 +93,11 @@ uint64_t scratch_needed(Algorithm algorithm, const Problem& problem) {
     case Algorithm::kBruck:
       return bruck_scratch(problem);
     case Algorithm::kPairwise:
+      return pairwise_scratch(problem);
+    case Algorithm::kTwoLevel:
       break;
   }
-  return pairwise_scratch(problem);
+  return two_level_scratch(problem);
 }
 
 // Uses the scratch of the algorithm's own form. Halving-doubling has one for everything.

@@ -82,6 +82,9 @@ struct Problem {
   int me = 0;                           // the node whose steps are wanted
   int root = 0;                         // a node; broadcast and reduce only
   std::vector<uint64_t> block_offsets;  // nodes + 1 values, ascending, [0] == 0
+  // Two-level only: the node in each place of its grid, column by column; empty: the nodes in their order. The
+  // blocks are those of the places then.
+  std::vector<int> places = {};
   uint64_t elements() const { return block_offsets.back(); }
 };
 
@@ -106,9 +109,10 @@ enum class Algorithm : uint8_t {
   kRecursiveDoubling,
   kDoubleBinaryTree,
   kBruck,
-  kPairwise
+  kPairwise,
+  kTwoLevel
 };
-inline constexpr int kAlgorithmCount = 6;
+inline constexpr int kAlgorithmCount = 7;
 const char* name_of(Algorithm algorithm);  // "ring", "halving_doubling", ...
 // The inverse of name_of. Nothing if unknown.
 std::optional<Algorithm> parse_algorithm(std::string_view name);

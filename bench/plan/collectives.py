@@ -28,7 +28,8 @@ sys.dont_write_bytecode = True
 from processes import clean_environment, end  # noqa: E402
 from rails.two_hosts import Namespaces, NotPossible  # noqa: E402
 
-ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise")
+ALGORITHMS = ("ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise",
+              "two_level")
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce")
 BLOCKS = ("reduce_scatter", "allgather")  # hdtctl's SIZE is a rank's block, hdt-commbench's all of them
 SMALLEST, LARGEST = 8, 64 << 20

@@ -130,6 +130,19 @@ class Hosts(Namespaces):
                               capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True)
         return json.loads(done.stdout)
 
+    def explained(self, size):
+        """What hdtctl explains of an allreduce of that size, once the group has measured its links."""
+        deadline = time.monotonic() + COMMAND_LIMIT_S
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            try:
+                explained = self.control(0, "explain", "allreduce", size, "--group", "default")
+            except subprocess.CalledProcessError:  # there is no such group yet
+                continue
+            if "predicted_for" in explained:
+                return explained
+        raise RuntimeError("the group has no measurements")
+
     def ranks(self, *arguments, port=PORT):
         return Ranks(self, arguments, port)
 

@@ -71,10 +71,14 @@ double hand_over_seconds(const std::vector<uint64_t>& echoes_ns) {
 Explanation explain(Tuner& tuner, const Call& call, const std::string& group_class, double hand_over_s) {
   Explanation all{tuner.decide(call), "", hand_over_s, {}, {}, {}};
   const std::span<const uint32_t> weights = tuner.weights_of(call, all.decision.algorithm);
-  all.weights.assign(weights.begin(), weights.end());
   if (!weights.empty()) {
+    const Partition plan(call, tuner.layout());
+    const std::vector<int> places = tuner.problem(call, plan.chunk(0), all.decision.algorithm, 0).places;
+    all.weights.resize(weights.size());
+    for (size_t block = 0; block < weights.size(); ++block)
+      all.weights[places.empty() ? block : static_cast<size_t>(places[block])] = weights[block];
     all.rates.assign(tuner.rates().begin(), tuner.rates().end());
-    all.equal_parts_s = tuner.equal_parts_s(call) + hand_over_s;
+    all.equal_parts_s = tuner.equal_parts_s(call, all.decision.algorithm) + hand_over_s;
   }
   // 1. Why it was picked, and what kept the configured algorithm from it.
   if (tuner.configured()) {

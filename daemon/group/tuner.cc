@@ -55,8 +55,9 @@ Obstacle obstacle_to(Algorithm algorithm, const Call& call, const Layout& layout
   if (algorithm == Algorithm::kRing) return Obstacle::kNone;
   const Partition plan(call, layout);
   const auto problem = problem_of(call, plan.chunk(0), order, 0, weights);
-  // Pairwise keeps partial results nowhere, and its steps are those of whole blocks.
-  const bool keeps_input = algorithm == Algorithm::kPairwise && has_own_form(algorithm, problem);
+  // Direct exchange keeps no partial results in kInput, and its steps are those of whole blocks.
+  const bool direct = algorithm == Algorithm::kPairwise || algorithm == Algorithm::kTwoLevel;
+  const bool keeps_input = direct && has_own_form(algorithm, problem);
   if (may_be_direct(call, layout) && !keeps_input) {
     // Other schedules than the ring keep partial results in kInput between more than two nodes.
     if (layout.nodes > 2) return Obstacle::kWritesInput;
@@ -78,16 +79,31 @@ void Tuner::set_measurements(std::optional<collectives::CostMeasurements> measur
   measurements_ = std::move(measurements);
   predictions_.clear();
   weights_.clear();
+  grid_ = {};
   rates_.clear();
   if (!measurements_ || layout_.nodes > collectives::kMostWeightedNodes) return;
   rates_ = port_rates(*measurements_, layout_.nodes);
   weights_ = collectives::owner_weights(rates_);
   if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
+  if (collectives::grid_of(static_cast<int>(layout_.nodes)).rows == 1) return;
+  grid_ = collectives::grid_weights(rates_);
+  const double gain =
+      collectives::grid_seconds_of_a_byte({}, rates_) / collectives::grid_seconds_of_a_byte(grid_, rates_);
+  if (gain < kLeastGainOfParts) grid_ = {};
+}
+
+collectives::Problem Tuner::problem(const Call& call, const ipc::Chunk& chunk, Algorithm algorithm,
+                                    uint32_t me) const {
+  collectives::Problem problem = problem_of(call, chunk, order_, me, weights_of(call, algorithm));
+  if (algorithm == Algorithm::kTwoLevel && call.what == collectives::Collective::kAllReduce)
+    problem.places = grid_.places;
+  return problem;
 }
 
 std::span<const uint32_t> Tuner::weights_of(const Call& call, Algorithm algorithm) const {
-  const bool weighted = algorithm == Algorithm::kPairwise && call.what == collectives::Collective::kAllReduce;
-  return weighted ? weights_ : std::span<const uint32_t>();
+  if (call.what != collectives::Collective::kAllReduce) return {};
+  if (algorithm == Algorithm::kTwoLevel) return grid_.weights;
+  return algorithm == Algorithm::kPairwise ? weights_ : std::span<const uint32_t>();
 }
 
 // The lower power of two, so that a prediction needs no more chunks or scratch than any call of its kind
@@ -104,6 +120,9 @@ collectives::Operation Tuner::operation_of(const Call& typical) const {
   collectives::Operation operation;
   operation.chunk = problem_of(typical, plan.chunk(0), order_, 0);
   operation.pairwise_offsets = problem(typical, plan.chunk(0), Algorithm::kPairwise, 0).block_offsets;
+  const auto in_grid = problem(typical, plan.chunk(0), Algorithm::kTwoLevel, 0);
+  operation.two_level_offsets = in_grid.block_offsets;
+  operation.two_level_places = in_grid.places;
   operation.type = typical.type;
   operation.chunks = plan.chunks();
   operation.chunks_in_flight = layout_.slots;
@@ -111,11 +130,12 @@ collectives::Operation Tuner::operation_of(const Call& typical) const {
   return operation;
 }
 
-double Tuner::equal_parts_s(const Call& call) const {
+double Tuner::equal_parts_s(const Call& call, Algorithm algorithm) const {
   if (!measurements_) return 0;
   collectives::Operation operation = operation_of(representative(call));
-  operation.pairwise_offsets = operation.chunk.block_offsets;
-  return collectives::predict(Algorithm::kPairwise, operation, *measurements_);
+  operation.pairwise_offsets.clear();
+  operation.two_level_offsets.clear();
+  return collectives::predict(algorithm, operation, *measurements_);
 }
 
 // Kept by the kind of call, since ranking all algorithms takes longer than a small call. The number of

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "collectives/cost_model.h"
+#include "collectives/grid_weights.h"
 #include "ipc/partition.h"
 
 namespace hdt::daemon {
@@ -91,21 +92,19 @@ class Tuner {
   // The algorithm of a call, which must be valid (ipc::validate()). May take milliseconds for the
   // first call of its kind.
   Decision decide(const ipc::Call& call);
-  // How much of each chunk every node combines, if the call runs the algorithm; empty: equal parts, or
-  // blocks that are not for the daemons to choose. Valid until the measurements are set again.
+  // How much of each chunk every node combines, if the call runs the algorithm, by block; empty: equal parts,
+  // or blocks that are not for the daemons to choose. Valid until the measurements are set again.
   std::span<const uint32_t> weights_of(const ipc::Call& call, collectives::Algorithm algorithm) const;
   // The parts of calls that may have unequal ones; empty: they have equal ones, too.
   std::span<const uint32_t> weights() const { return weights_; }
   // By node: the rate of its links in bytes a second, from which the weights are; empty without measurements.
   std::span<const uint64_t> rates() const { return rates_; }
-  // Seconds that the call would take if it ran pairwise with equal parts, from daemon to daemon; 0 without
+  // Seconds that the call would take by that algorithm with equal parts, from daemon to daemon; 0 without
   // measurements.
-  double equal_parts_s(const ipc::Call& call) const;
+  double equal_parts_s(const ipc::Call& call, collectives::Algorithm algorithm) const;
   // The work of node `me` for one chunk of a call that runs the algorithm.
   collectives::Problem problem(const ipc::Call& call, const ipc::Chunk& chunk,
-                               collectives::Algorithm algorithm, uint32_t me) const {
-    return problem_of(call, chunk, order_, me, weights_of(call, algorithm));
-  }
+                               collectives::Algorithm algorithm, uint32_t me) const;
   // The algorithm by the size of a chunk, which decides without measurements.
   collectives::Algorithm by_chunk_size(const ipc::Call& call) const;
   // The ranking of all algorithms for the call's kind, the fastest first; empty without measurements.
@@ -128,6 +127,8 @@ class Tuner {
   std::vector<uint64_t> rates_;
   // By node, in units of kWeightUnits; empty where equal parts are about as fast.
   std::vector<uint32_t> weights_;
+  // The same for two-level, and the places of the nodes.
+  collectives::GridWeights grid_;
   // collective, bytes of an element, root node, count as of representative()
   using CallKind = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
   std::map<CallKind, std::vector<collectives::Candidate>> predictions_;

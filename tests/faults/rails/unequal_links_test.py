@@ -22,16 +22,16 @@ PROGRAM = os.path.join(ROOT, "bench", "unequal")
 RUN_S = 300  # or until the test has seen enough
 
 
-class AlikeHosts(Hosts):
-    """Three hosts with two NICs each, whose daemons have measured the same rates before: on a busy machine they
-    would measure others."""
+class KnownHosts(Hosts):
+    """Hosts whose daemons have measured their links before: on a busy machine they would measure other rates.
+    `rates`: of each host's links, in bytes a second."""
 
-    def __init__(self, folder):
-        super().__init__(BUILD, folder, 3, "2", "200m")
-        for host in range(3):
+    def __init__(self, folder, rates, nics, flags=()):
+        super().__init__(BUILD, folder, len(rates), str(nics), "200m", flags)
+        for host, own in enumerate(rates):
             os.mkdir(self.state(host))
-            links = [{"node": f"h{peer}", "engine": 0, "latency_ns": 50_000, "bytes_s": 48_000_000,
-                      "duplex_bytes_s": 48_000_000} for peer in range(3) if peer != host]
+            links = [{"node": f"h{peer}", "engine": 0, "latency_ns": 50_000, "bytes_s": min(own, rate),
+                      "duplex_bytes_s": min(own, rate)} for peer, rate in enumerate(rates) if peer != host]
             with open(os.path.join(self.state(host), "measurements.json"), "w", encoding="utf-8") as file:
                 json.dump({"format": 2, "links": links}, file)
 
@@ -84,7 +84,7 @@ class UnequalLinks(unittest.TestCase):
         self.fail(f"{what}: {parts}\n" + "\n".join(hosts.read_log(host) for host in range(hosts.count)))
 
     def test_parts_follow_a_rail_that_is_lost_and_comes_back_also_over_restarts(self):
-        with tempfile.TemporaryDirectory() as folder, AlikeHosts(folder) as hosts:
+        with tempfile.TemporaryDirectory() as folder, KnownHosts(folder, [48_000_000] * 3, 2) as hosts:
             ranks = hosts.ranks("allreduce", RUN_S, 1024)
             self.await_part(hosts, None, "equal parts of equal hosts")
             hosts.link(2, 1, "down")
@@ -105,6 +105,27 @@ class UnequalLinks(unittest.TestCase):
             ranks.end_soon()
             self.assertGreater(len(ranks.results(60)), 5)
             self.assertIn("has other rates from call", hosts.read_log(1))
+
+    def test_many_hosts_exchange_in_two_levels(self):
+        rates = [24_000_000] * 12
+        rates[4] //= 2
+        with tempfile.TemporaryDirectory() as folder, \
+                KnownHosts(folder, rates, 1, ["--class.default.algorithm", "two_level"]) as hosts:
+            figures = os.path.join(folder, "figures.json")
+            with self.unequal.Commbench(hosts, figures, "-b", "300001", "-n", "2", "-w", "0", "-d",
+                                        "int32,bfloat16", "-o", "sum,max") as ranks:
+                explained = hosts.explained("1M")
+                ranks.finish()
+            with open(figures, encoding="utf-8") as file:
+                rows = json.load(file)["rows"]
+        self.assertEqual(explained["picked"], "two_level", explained)
+        parts = {node["node"]: node["part"] for node in explained["owned"]}
+        self.assertAlmostEqual(sum(parts.values()), 1)
+        self.assertEqual(min(parts, key=parts.get), "h4")
+        self.assertGreaterEqual(len(rows), 4)
+        for row in rows:
+            for way in ("in_place", "out_of_place"):
+                self.assertEqual(row[way]["wrong"], 0, row)
 
     def test_the_bound_is_that_of_the_slowest_link_or_of_all(self):
         second = 1e6 / 8 * self.unequal.PAYLOAD_SHARE  # payload of 1 Mbit/s

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kAlgorithms[] = {
-    "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise"};
+    "ring", "halving_doubling", "recursive_doubling", "double_binary_tree", "bruck", "pairwise", "two_level"};
 
 // Sanitizers look at memory, which types and reductions use alike; with all of them they take minutes.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

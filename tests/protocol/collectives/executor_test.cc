@@ -155,7 +155,7 @@ TEST_P(EveryAlgorithm, SurvivesManyRandomOrders) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, EveryAlgorithm,
                          ::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
                                            Algorithm::kRecursiveDoubling, Algorithm::kDoubleBinaryTree,
-                                           Algorithm::kBruck, Algorithm::kPairwise),
+                                           Algorithm::kBruck, Algorithm::kPairwise, Algorithm::kTwoLevel),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
 }  // namespace

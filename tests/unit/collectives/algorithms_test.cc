@@ -65,7 +65,7 @@ TEST_P(EveryAlgorithm, GivesAllNodesTheSumsInOneOrder) {
 INSTANTIATE_TEST_SUITE_P(All, EveryAlgorithm,
                          ::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
                                            Algorithm::kRecursiveDoubling, Algorithm::kDoubleBinaryTree,
-                                           Algorithm::kBruck, Algorithm::kPairwise),
+                                           Algorithm::kBruck, Algorithm::kPairwise, Algorithm::kTwoLevel),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
 TEST(DoubleBinaryTree, IsProvenWithManyChunks) {

@@ -57,10 +57,12 @@ TEST(CostProperties, NothingIsFasterThanTheNetwork) {
   }
 }
 
-// Exactly so: no rounding but that to picoseconds.
+// Exactly so: no rounding but that to picoseconds. Rarely that decides which of two steps goes first, and so
+// changes the whole a little.
 TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
   std::cout << "seed " << kSeed << "\n";
   std::mt19937_64 random(kSeed);
+  int exact = 0;
   for (int round = 0; round < 200; ++round) {
     const Operation op = random_operation(random);
     const CostMeasurements measurements = random_measurements(random);
@@ -71,8 +73,11 @@ TEST(CostProperties, EverythingTwiceAsSlowTakesTwiceAsLong) {
                                 {}};
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
     const double once = predict(algorithm, op, measurements);
-    EXPECT_NEAR(predict(algorithm, op, slow), 2 * once, 1e-4 * once) << "round " << round;
+    const double twice = predict(algorithm, op, slow);
+    EXPECT_NEAR(twice, 2 * once, 1e-2 * once) << "round " << round;
+    if (std::abs(twice - 2 * once) <= 1e-4 * once) ++exact;
   }
+  EXPECT_GE(exact, 198);
 }
 
 // A step that comes later may let another one go first, so a slower part can make the whole a little faster

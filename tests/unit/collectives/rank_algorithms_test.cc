@@ -41,16 +41,20 @@ TEST(RankAlgorithms, NamesEveryAlgorithmOnceTheFastestFirst) {
 
 TEST(RankAlgorithms, TellsTheTimesThatArePredicted) {
   const Operation op = operation(Collective::kAllReduce, 8, 10000, 3);
+  int predicted = 0;
   for (const Candidate& candidate : rank_algorithms(op, kPlenty, kEthernet)) {
+    if (!candidate.left_out.empty()) continue;
     EXPECT_EQ(candidate.seconds, predict(candidate.algorithm, op, kEthernet));
     EXPECT_GT(candidate.seconds, 0);
+    ++predicted;
   }
+  EXPECT_GE(predicted, 6);
 }
 
 TEST(RankAlgorithms, TakesFewStepsForSmallChunksAndFewBytesForLongOperations) {
   const auto small = rank_algorithms(operation(Collective::kAllReduce, 8, 16), kPlenty, kEthernet);
   EXPECT_EQ(small[0].algorithm, Algorithm::kRecursiveDoubling);
-  const auto small_uneven = rank_algorithms(operation(Collective::kAllReduce, 24, 16), kPlenty, kEthernet);
+  const auto small_uneven = rank_algorithms(operation(Collective::kAllReduce, 23, 16), kPlenty, kEthernet);
   EXPECT_EQ(small_uneven[0].algorithm, Algorithm::kBruck);
   const auto large = rank_algorithms(operation(Collective::kAllReduce, 7, 65536, 256), kPlenty, kEthernet);
   EXPECT_EQ(large[0].algorithm, Algorithm::kRing);

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, Schedules,
     ::testing::Combine(::testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
                                          Algorithm::kRecursiveDoubling, Algorithm::kDoubleBinaryTree,
-                                         Algorithm::kBruck, Algorithm::kPairwise),
+                                         Algorithm::kBruck, Algorithm::kPairwise, Algorithm::kTwoLevel),
                        ::testing::Values(Collective::kAllReduce, Collective::kReduce,
                                          Collective::kReduceScatter, Collective::kAllGather,
                                          Collective::kBroadcast, Collective::kBarrier)),

@@ -1,0 +1,45 @@
+// grid_weights.h: the places and the blocks of nodes with unequal links, in the direct exchange in two levels
+// (two_level.cc).
+//
+// In a grid of R rows and C columns the column's stripe is the fraction s of the D bytes, and the block of a
+// node the fraction w, so that the fractions of a column add up to s. The node sends to its row D (1 - s) of
+// contributions and D s (C - 1) of results, and to its column D (s - w) and D w (R - 1). So it carries
+// D (1 + w (R - 2) + s (C - 1)) each way, and the operation takes
+//
+//     T = max over the nodes of D (1 + w (R - 2) + s (C - 1)) / b
+//
+// with the rates b of the nodes' links. A stripe is no longer than the slowest node of its column allows. So
+// nodes of like rates share a column. With C columns, one node at half the rate costs most of the work of its
+// column: T is below D (2 + 1 / (C - 1)) / b, where equal links would take 2 D / b, and a ring takes 4 D / b.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hdt::collectives {
+
+// Of as many nodes as rows * columns.
+struct Grid {
+  int rows = 1;
+  int columns = 1;
+};
+// The shape for so many nodes: no fewer columns than rows, and as few as possible. 1 row: there is none, as the
+// number is a prime or so small that all can talk to all.
+Grid grid_of(int nodes);
+
+struct GridWeights {
+  // By place, column by column: the node.
+  std::vector<int> places;
+  // By place: the node's block, in units of kWeightUnits (owner_weights.h), which they add up to.
+  std::vector<uint32_t> weights;
+};
+// The ones that take the least time, within one part in 65536. `rates`: of the nodes' links in bytes a second,
+// of as many nodes as there is a grid for; within the limits of owner_weights.h. Integer arithmetic only, so
+// every node computes the same. Pure.
+GridWeights grid_weights(std::span<const uint64_t> rates);
+
+// T for each byte of D, in seconds; without `weights` of equal blocks, in the order of the nodes.
+double grid_seconds_of_a_byte(const GridWeights& weights, std::span<const uint64_t> rates);
+
+}  // namespace hdt::collectives
