@@ -86,6 +86,8 @@ std::string check_problem(const Problem& problem, size_t lists) {
     return "problem: block_offsets must be nodes + 1 ascending values from 0";
   }
   if (problem.root < 0 || problem.root >= problem.nodes) return "problem: root is no node";
+  if (problem.far_end < -1 || problem.far_end >= problem.nodes || problem.far_end == problem.root)
+    return "problem: far_end is no other node than the root";
   return "";
 }
 

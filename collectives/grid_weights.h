@@ -24,8 +24,8 @@ struct Grid {
   int rows = 1;
   int columns = 1;
 };
-// The shape for so many nodes: no fewer columns than rows, and as few as possible. 1 row: there is none, as the
-// number is a prime or so small that all can talk to all.
+// The shape for so many nodes: no fewer columns than rows, and as few as possible. 1 row: there is none, as
+// the number is a prime or so small that all can talk to all.
 Grid grid_of(int nodes);
 
 struct GridWeights {
@@ -34,9 +34,9 @@ struct GridWeights {
   // By place: the node's block, in units of kWeightUnits (owner_weights.h), which they add up to.
   std::vector<uint32_t> weights;
 };
-// The ones that take the least time, within one part in 65536. `rates`: of the nodes' links in bytes a second,
-// of as many nodes as there is a grid for; within the limits of owner_weights.h. Integer arithmetic only, so
-// every node computes the same. Pure.
+// The ones that take the least time, within one part in 65536. `rates`: of the nodes' links in bytes a
+// second, of as many nodes as there is a grid for; within the limits of owner_weights.h. Integer arithmetic
+// only, so every node computes the same. Pure.
 GridWeights grid_weights(std::span<const uint64_t> rates);
 
 // T for each byte of D, in seconds; without `weights` of equal blocks, in the order of the nodes.

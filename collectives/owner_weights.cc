@@ -61,8 +61,8 @@ std::vector<uint32_t> owner_weights(std::span<const uint64_t> rates) {
   return levelled(kWeightUnits, most);
 }
 
-// Those with the least room come first. Each gets its part of what is left, or the most that it can have; so the
-// last one, which has most room, gets what rounding has left over.
+// Those with the least room come first. Each gets its part of what is left, or the most that it can have; so
+// the last one, which has most room, gets what rounding has left over.
 std::vector<uint32_t> levelled(uint32_t all, std::span<const uint32_t> most) {
   std::vector<size_t> order(most.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -21,21 +21,38 @@ Step reduce_all(const Problem& problem, int peer, Area from, Area to, uint64_t t
 
 }  // namespace
 
-// Broadcast goes root -> root + 1 -> ... -> root - 1. Reduce goes root + 1 -> root + 2 -> ... -> root,
-// and every node adds its own contribution to what comes.
+// Broadcast goes root -> root + 1 -> ... -> far end, where the nodes between the two come in the order of the
+// ring. Reduce goes far end -> root + 1 -> ... -> root, and every node adds its own contribution to what
+// comes. The far end is the node before the root in a broadcast, and the one behind it in a reduce, unless
+// the problem names another one.
 std::unique_ptr<ListedSchedule> make_chain(const Problem& problem) {
   auto schedule = std::make_unique<ListedSchedule>();
-  const int next = (problem.me + 1) % problem.nodes;
-  const int previous = (problem.me + problem.nodes - 1) % problem.nodes;
-  if (problem.what == Collective::kBroadcast) {
-    if (problem.me != problem.root) schedule->add(receive_all(problem, previous));
-    if (next != problem.root) schedule->add(send_all(problem, next, Area::kOutput, Area::kOutput, 0));
+  const int nodes = problem.nodes;
+  const int root = problem.root;
+  const int me = problem.me;
+  const bool broadcast = problem.what == Collective::kBroadcast;
+  const int neighbour = (root + (broadcast ? nodes - 1 : 1)) % nodes;
+  const int far_end = problem.far_end < 0 ? neighbour : problem.far_end;
+  // The next node in the ring of all but the far end; `by`: 1 onwards, nodes - 1 backwards.
+  const auto beside = [&](int node, int by) {
+    const int next = (node + by) % nodes;
+    return next == far_end ? (next + by) % nodes : next;
+  };
+  if (broadcast) {
+    if (me != root) schedule->add(receive_all(problem, beside(me == far_end ? root : me, nodes - 1)));
+    if (me != far_end) {
+      const int next = beside(me, 1);
+      schedule->add(send_all(problem, next == root ? far_end : next, Area::kOutput, Area::kOutput, 0));
+    }
     return schedule;
   }
-  const bool first = previous == problem.root;
-  if (!first) schedule->add(reduce_all(problem, previous, Area::kInput, Area::kOutput, 0));
-  if (problem.me != problem.root) {
-    schedule->add(send_all(problem, next, first ? Area::kInput : Area::kOutput, Area::kScratch, 0));
+  if (me != far_end) {
+    const int previous = beside(me, nodes - 1);
+    schedule->add(reduce_all(problem, previous == root ? far_end : previous, Area::kInput, Area::kOutput, 0));
+  }
+  if (me != root) {
+    const int next = beside(me == far_end ? root : me, 1);
+    schedule->add(send_all(problem, next, me == far_end ? Area::kInput : Area::kOutput, Area::kScratch, 0));
   }
   return schedule;
 }

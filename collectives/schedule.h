@@ -82,9 +82,12 @@ struct Problem {
   int me = 0;                           // the node whose steps are wanted
   int root = 0;                         // a node; broadcast and reduce only
   std::vector<uint64_t> block_offsets;  // nodes + 1 values, ascending, [0] == 0
-  // Two-level only: the node in each place of its grid, column by column; empty: the nodes in their order. The
-  // blocks are those of the places then.
+  // Two-level only: the node in each place of its grid, column by column; empty: the nodes in their order.
+  // The blocks are those of the places then.
   std::vector<int> places = {};
+  // Broadcast and reduce by a chain: the node at its other end than the root, which forwards nothing of
+  // others; not the root. -1: a neighbour of the root.
+  int far_end = -1;
   uint64_t elements() const { return block_offsets.back(); }
 };
 

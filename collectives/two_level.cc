@@ -1,23 +1,23 @@
-// two_level.cc: direct exchange in two levels, for an allreduce of many nodes. Each node talks to the others of
-// its row and of its column in a grid of nodes, some 2 sqrt(nodes) peers, where pairwise has all others. It
-// moves as few bytes.
+// two_level.cc: direct exchange in two levels, for an allreduce of many nodes. Each node talks to the others
+// of its row and of its column in a grid of nodes, some 2 sqrt(nodes) peers, where pairwise has all others.
+// It moves as few bytes.
 //
 // A column owns a stripe of the chunk, and each node of it a block of the stripe. For the node in row r and
 // column c:
 //
-//   1. It sends its contribution to the stripe of each other column to the node of that column in its own row,
-//      and receives the row's contributions to its own stripe.
+//   1. It sends its contribution to the stripe of each other column to the node of that column in its own
+//      row, and receives the row's contributions to its own stripe.
 //   2. It combines them for the blocks of the others in its column, and sends each its block. Its own block
 //      it combines last, from the row's contributions and from what the column sends, in one pass.
 //   3. It sends its block to the column, and the whole stripe, when that is complete, to its row.
 //
-// Contributions are combined in the order of the columns, and then of the rows. kInput is not written, so users'
-// buffers may be used in place, as with pairwise. For this, what arrives for the own block lies apart from the
-// rest of the stripe, and a contribution travels in up to three messages: what lies before the block, behind
-// it, and the block.
+// Contributions are combined in the order of the columns, and then of the rows. kInput is not written, so
+// users' buffers may be used in place, as with pairwise. For this, what arrives for the own block lies apart
+// from the rest of the stripe, and a contribution travels in up to three messages: what lies before the
+// block, behind it, and the block.
 //
-// Blocks may be unequal. A node whose block is the fraction w of the chunk, in a stripe of the fraction s, sends
-// and receives 1 + w (rows - 2) + s (columns - 1) times the chunk (grid_weights.h).
+// Blocks may be unequal. A node whose block is the fraction w of the chunk, in a stripe of the fraction s,
+// sends and receives 1 + w (rows - 2) + s (columns - 1) times the chunk (grid_weights.h).
 #include "collectives/algorithms.h"
 #include "collectives/grid_weights.h"
 
@@ -66,8 +66,8 @@ class TwoLevelBuilder {
     return stripe.before.length + stripe.own.length + stripe.behind.length;
   }
 
-  // The scratch of a node: the row's contributions to what lies before its block, to what lies behind it, to its
-  // block, and the column's to its block. Each is that of `from`, a column or a row, at a node in `at`.
+  // The scratch of a node: the row's contributions to what lies before its block, to what lies behind it, to
+  // its block, and the column's to its block. Each is that of `from`, a column or a row, at a node in `at`.
   static uint64_t place_of(int from, int at) { return static_cast<uint64_t>(from < at ? from : from - 1); }
   uint64_t others() const { return static_cast<uint64_t>(grid_.columns - 1); }
   uint64_t behind_in_scratch(const Stripe& stripe) const { return others() * stripe.before.length; }

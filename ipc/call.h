@@ -22,11 +22,18 @@ struct Call {
   collectives::DataType type = collectives::DataType::kInt32;
   // kSum for collectives that combine nothing.
   collectives::ReduceOp op = collectives::ReduceOp::kSum;
-  // Always 0: equality compares this byte, too.
-  uint8_t reserved = 0;
+  // 0: the call is an operation of its own. Otherwise it is one of the broadcasts or reduces that make up an
+  // hdtAllGatherV or hdtReduceScatterV: 1 to 127, counted for each root and round again after 127, and
+  // kLastPart in the last one of the operation. So no operation's parts begin another one's, and ranks that
+  // pass different counts make calls that differ.
+  uint8_t part = 0;
   bool operator==(const Call&) const = default;
 };
 static_assert(sizeof(Call) == 16);
+inline constexpr uint8_t kLastPart = 0x80;
+inline constexpr uint8_t kPartNumbers = 127;
+// The number of a part among those of its root, 1 to kPartNumbers; 0: no part.
+constexpr uint8_t part_number(uint8_t part) { return part & kPartNumbers; }
 
 // Where a rank's buffers are. A buffer whose `..._memory` is not 0 lies in memory of hdtMemAlloc: the
 // number is the one that the daemon gave this memory for this group, and `send` or `recv` is the offset

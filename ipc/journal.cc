@@ -94,9 +94,9 @@ std::optional<Journal::Agreed> Journal::agreed() const {
   return agreed;
 }
 
-// As with finish_call(), the entry of the new number lies in another place than that of the number before. Where
-// a number was left out, it may be the same place; then the promise before is kept already, or has the same
-// hold (RateChanges), so it does not matter which hold a successor finds.
+// As with finish_call(), the entry of the new number lies in another place than that of the number before.
+// Where a number was left out, it may be the same place; then the promise before is kept already, or has the
+// same hold (RateChanges), so it does not matter which hold a successor finds.
 void Journal::promise(const Promise& promise) const {
   group().hold[promise.change % 2] = promise.hold;
   group().promised.store(promise.change, std::memory_order_release);

@@ -38,8 +38,8 @@ inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
 using LinkPart = uint8_t;
 inline constexpr LinkPart kWholeLink = 16;
 
-// A change of the nodes' rates while the group runs (daemon/group/rate_changes.h), of which all nodes have the
-// same. Only the first nodes * nodes parts are in use, in groups of at most kMostMeasuredNodes.
+// A change of the nodes' rates while the group runs (daemon/group/rate_changes.h), of which all nodes have
+// the same. Only the first nodes * nodes parts are in use, in groups of at most kMostMeasuredNodes.
 struct RatesChange {
   // Larger than that of every earlier change.
   uint64_t number;

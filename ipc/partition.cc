@@ -34,6 +34,11 @@ std::string name_or_number(const char* kind, Enum value) {
   return std::string(kind) + " " + std::to_string(static_cast<unsigned>(value));
 }
 
+// Only broadcasts and reduces are parts, and parts are counted from 1.
+bool may_be_part(const Call& call) {
+  return call.part == 0 || (is_rooted(call) && part_number(call.part) != 0);
+}
+
 }  // namespace
 
 // The chunk size in elements: a quarter of the call, or what the rule for single ranks wants, but never
@@ -47,6 +52,9 @@ Partition::Partition(const Call& call, const Layout& layout) : count_(call.count
   if (layout.nodes == layout.ranks) {
     wanted = std::max(wanted, std::min((count_ + 1) / 2, kSmallestOfMany / width));
   }
+  // The parts of a call by counts follow one another as chunks do, so they are cut no further than they must
+  // be.
+  if (call.part != 0) wanted = capacity;
   step_ = std::clamp(wanted, floor, capacity);
   // Ranges begin at multiples of 64 elements if possible, so that vector loads of the user's buffers
   // stay aligned.
@@ -101,8 +109,7 @@ collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Orde
   problem.nodes = static_cast<int>(order.first_position.size() - 1);
   problem.me = static_cast<int>(me);
   // The root of a call without one is ignored, so that equal schedules come out of equal work.
-  const bool rooted = call.what == Collective::kReduce || call.what == Collective::kBroadcast;
-  problem.root = rooted ? static_cast<int>(order.node_of_rank[static_cast<size_t>(call.root)]) : 0;
+  problem.root = is_rooted(call) ? static_cast<int>(order.node_of_rank[static_cast<size_t>(call.root)]) : 0;
   const auto nodes = static_cast<uint64_t>(problem.nodes);
   const uint64_t elements = call.what == Collective::kBarrier ? 0 : chunk.elements;
   // Where the nodes' blocks begin, nodes + 1 values. For collectives by blocks, a node's block is that
@@ -119,9 +126,14 @@ collectives::Problem problem_of(const Call& call, const Chunk& chunk, const Orde
   return problem;
 }
 
+bool is_rooted(const Call& call) {
+  return call.what == Collective::kReduce || call.what == Collective::kBroadcast;
+}
+
 bool is_sound(const Call& call) {
   return is_known(call.what) && is_known(call.type) && is_known(call.op) && can_reduce(call.type, call.op) &&
-         call.root >= 0 && static_cast<uint32_t>(call.root) < kMaxRanks && call.count <= kMostElements;
+         may_be_part(call) && call.root >= 0 && static_cast<uint32_t>(call.root) < kMaxRanks &&
+         call.count <= kMostElements;
 }
 
 // validate() depends on the group, is_sound() does not. The count is compared by a division, so that it
@@ -133,6 +145,7 @@ std::string validate(const Call& call, uint32_t ranks) {
   if (!can_reduce(call.type, call.op)) {
     return std::string("no reduction ") + name_of(call.op) + " of " + name_of(call.type);
   }
+  if (!may_be_part(call)) return "no call of this kind is part " + std::to_string(call.part) + " of another";
   if (call.root < 0 || static_cast<uint32_t>(call.root) >= ranks) return "root out of range";
   if (call.count > kMostElements / ranks) return "count too large";
   return {};
@@ -143,8 +156,10 @@ std::string describe(const Call& call) {
   if (call.what == Collective::kBarrier) return text;
   text += " of " + std::to_string(call.count) + " " + name_or_number("type", call.type);
   if (collectives::reduces(call.what)) text += ", " + name_or_number("reduction", call.op);
-  if (call.what == Collective::kReduce || call.what == Collective::kBroadcast) {
-    text += ", root " + std::to_string(call.root);
+  if (is_rooted(call)) text += ", root " + std::to_string(call.root);
+  if (call.part != 0) {
+    text += ", part " + std::to_string(part_number(call.part)) + " of that root's" +
+            (call.part & kLastPart ? " and last" : "") + " in a call by counts";
   }
   return text;
 }

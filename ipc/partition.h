@@ -25,6 +25,9 @@ constexpr bool by_blocks(collectives::Collective what) {
   return what == collectives::Collective::kReduceScatter || what == collectives::Collective::kAllGather;
 }
 
+// True for collectives whose calls name a root.
+bool is_rooted(const Call& call);
+
 // A chunk: one range of the call's elements. For collectives by blocks, the same range of every block.
 struct Chunk {
   // The first element of the range, within the call or within each block.

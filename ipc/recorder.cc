@@ -34,6 +34,7 @@ std::optional<Operation> check(const RecordCopy& copied, const TickScale& scale)
   Call call;
   call.type = static_cast<collectives::DataType>(copied.what >> 8 & 0xff);
   call.op = static_cast<collectives::ReduceOp>(copied.what >> 16 & 0xff);
+  call.part = static_cast<uint8_t>(copied.what >> 24 & 0xff);
   call.count = copied.count;
   if (kind >= kRecordedCount || code >= kCodeCount) return {};
   Operation operation;

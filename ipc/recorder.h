@@ -34,7 +34,8 @@ inline constexpr int kRecordedCount = collectives::kCollectiveCount + 2;
 struct alignas(64) Record {
   // The number of the operation + 1; 0: being written.
   std::atomic<uint64_t> version;
-  // Bits 0-7: kind. Bits 8-15: type. Bits 16-23: reduction. Bits 32-63: root or peer.
+  // Bits 0-7: kind. Bits 8-15: type. Bits 16-23: reduction. Bits 24-31: part. Bits 32-63:
+  // root or peer.
   std::atomic<uint64_t> what;
   // The number of the call in the group, or of the message between the two ranks.
   std::atomic<uint64_t> sequence;
@@ -85,7 +86,8 @@ class Recorder {
   // functions find its record. The ring may have gone round by then: they do nothing in that case.
   uint64_t begin(const Call& call, uint64_t sequence) const {
     return begin(static_cast<uint64_t>(call.what) | static_cast<uint64_t>(call.type) << 8 |
-                     static_cast<uint64_t>(call.op) << 16 | uint64_t{static_cast<uint32_t>(call.root)} << 32,
+                     static_cast<uint64_t>(call.op) << 16 | uint64_t{call.part} << 24 |
+                     uint64_t{static_cast<uint32_t>(call.root)} << 32,
                  sequence, call.count);
   }
   uint64_t begin(Recorded kind, uint32_t peer, uint64_t message, uint64_t bytes) const {

@@ -58,7 +58,8 @@ Layout::Layout(uint32_t ranks_, uint32_t nodes_, uint32_t local_ranks_)
   slot_bytes_ = (local_ranks + 2) * chunk_bytes + scratch_bytes;
   members = round_up(sizeof(Header), 64);
   places = round_up(members + sizeof(Member) * ranks, 64);
-  rank_states = places + sizeof(MeetingPlace) * nodes;
+  node_rates = places + sizeof(MeetingPlace) * nodes;
+  rank_states = round_up(node_rates + sizeof(uint64_t) * nodes, 64);
   rings = round_up(rank_states + sizeof(RankState) * local_ranks, 64);
   posts = round_up(rings + sizeof(MessageRing) * rings_, kPage);
   recordings = round_up(posts + (nodes == 1 ? kDescriptorAreaBytes * local_ranks : 0), kPage);

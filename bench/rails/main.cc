@@ -1,8 +1,10 @@
-// main.cc: hdt-bench-rails, one of two ranks that exchange data for some time, compare every result bit
-// for bit, and print when each operation began and ended. The data is in memory of hdtMemAlloc. With
-// "both", operations and kinds of memory take turns; with "stream" the same bytes go in both directions
-// all the time, untimed. Allreduce takes any number of ranks. After SIGTERM to one rank all end in order.
-// bench/striping, bench/failover, bench/unequal and the fault tests of rails use it.
+// main.cc: hdt-bench-rails, one of two ranks that exchange data for some time, compare every result bit for
+// bit, and print when each operation began and ended. The data is in memory of hdtMemAlloc. With "both",
+// operations and kinds of memory take turns; with "stream" the same bytes go in both directions all the time,
+// untimed. With "sharded" and "suggested" it is one of any number of ranks that reduce-scatter and gather,
+// with equal counts and with those of hdtSuggestCounts; "allreduce" takes any number, too, and ends in order
+// after SIGTERM to one rank. bench/striping, bench/failover, bench/unequal and the fault tests of rails use
+// it.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +14,7 @@
 
 #include "base/clock.h"
 #include "bench/rails/buffers.h"
+#include "bench/rails/sharded.h"
 #include "bench/rails/stream.h"
 #include "hdt/hdt.h"
 
@@ -21,9 +24,11 @@ using hdt::rails::Buffers;
 using hdt::rails::fill;
 using hdt::rails::matches;
 using hdt::rails::SendRecv;
+using hdt::rails::Sharded;
 using hdt::rails::shared_buffers;
 using hdt::rails::Stream;
 using hdt::rails::succeeded;
+using hdt::rails::Timing;
 
 constexpr long kMostSeconds = 600;
 constexpr long kMostMebibytes = 1024;
@@ -31,22 +36,15 @@ constexpr long kMostMebibytes = 1024;
 enum class Kind { kAllReduce, kSendRecv };
 
 int wrong_usage(const char* what) {
-  std::fprintf(
-      stderr,
-      "hdt-bench-rails: %s; expected: hdt-bench-rails allreduce|sendrecv|both|stream SECONDS KIB [CLASS]\n",
-      what);
+  std::fprintf(stderr,
+               "hdt-bench-rails: %s; expected: hdt-bench-rails "
+               "allreduce|sendrecv|both|stream|sharded|suggested SECONDS KIB [CLASS]\n",
+               what);
   return 2;
 }
 
 // Set by SIGTERM: this rank wants to end before its time.
 volatile std::sig_atomic_t asked_to_end = 0;
-
-// Begin and end of one operation, by the monotonic clock, which a script on the machine can compare with its
-// own.
-struct Timing {
-  int64_t begin_ns;
-  int64_t end_ns;
-};
 
 // Makes one operation after the other, and verifies each.
 class Exchange {
@@ -113,6 +111,13 @@ void say_ready() {
   std::fflush(stdout);
 }
 
+void print(const std::vector<Timing>& timings) {
+  for (const Timing& timing : timings) {
+    std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns),
+                static_cast<long long>(timing.end_ns));
+  }
+}
+
 // The last line, and the exit code.
 int report(bool right, long calls, long wrong, hdtComm_t group) {
   std::printf("%s %ld wrong %ld\n", right ? "done" : "failed", calls, wrong);
@@ -125,7 +130,8 @@ int report(bool right, long calls, long wrong, hdtComm_t group) {
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) return wrong_usage("wrong number of arguments");
   const std::string kind = argv[1];
-  if (kind != "allreduce" && kind != "sendrecv" && kind != "both" && kind != "stream")
+  const bool sharded = kind == "sharded" || kind == "suggested";
+  if (kind != "allreduce" && kind != "sendrecv" && kind != "both" && kind != "stream" && !sharded)
     return wrong_usage("unknown operation");
   char* end = nullptr;
   const double seconds = std::strtod(argv[2], &end);
@@ -145,9 +151,18 @@ int main(int argc, char** argv) {
       !succeeded(hdtCommCount(group, &size), "hdtCommCount")) {
     return 1;
   }
-  if (size != 2 && kind != "allreduce") return wrong_usage("the job has not two ranks");
+  if (size != 2 && kind != "allreduce" && !sharded) return wrong_usage("the job has not two ranks");
   const size_t count = static_cast<size_t>(kib) * 1024 / sizeof(float);
   const int64_t run_ns = static_cast<int64_t>(seconds * hdt::kNsPerSecond);
+  if (sharded) {
+    Sharded steps(group, rank, size, count);
+    if (!steps.choose(kind == "suggested")) return 1;
+    say_ready();
+    const bool right = steps.run(hdt::Deadline::after_ns(run_ns));
+    for (const size_t each : steps.counts()) std::printf("count %zu\n", each);
+    print(steps.timings);
+    return report(right, steps.calls, steps.wrong, group);
+  }
   if (kind == "stream") {
     Stream stream(group, rank, count);
     say_ready();
@@ -168,9 +183,6 @@ int main(int argc, char** argv) {
     right = exchange.run(reduce ? Kind::kAllReduce : Kind::kSendRecv, ordinary_memory, call, last);
   }
   // Printed in the end, so that printing is in no operation's time.
-  for (const Timing& timing : exchange.timings) {
-    std::printf("op %lld %lld\n", static_cast<long long>(timing.begin_ns),
-                static_cast<long long>(timing.end_ns));
-  }
+  print(exchange.timings);
   return report(right, call, exchange.wrong, group);
 }

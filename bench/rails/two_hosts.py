@@ -1,5 +1,5 @@
-"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and a rank (hdt-bench-rails) on each of
-them, mostly on two."""
+"""two_hosts.py: hosts made by tools/testhosts with a hdtcommd on each, and ranks (hdt-bench-rails) on them,
+one each."""
 
 import json
 import os
@@ -123,6 +123,9 @@ class Hosts(Namespaces):
         with open(self.log(host), encoding="utf-8") as file:
             return file.read()
 
+    def ranks(self, *arguments, port=PORT):
+        return Ranks(self, arguments, port)
+
     def control(self, host, *words):
         """What hdtctl answers, as JSON."""
         done = subprocess.run([os.path.join(self.bin, "hdtctl"), "--socket", self.socket(host), *words,
@@ -167,7 +170,7 @@ class TwoHosts(Hosts):
 
 
 class Ranks:
-    """A running hdt-bench-rails on each host."""
+    """Running hdt-bench-rails, one on each host."""
 
     def __init__(self, hosts, arguments, port):
         self.processes = []

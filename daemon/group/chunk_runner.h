@@ -26,8 +26,8 @@
 // nodes. If any two ranks of the group differ, some neighbours differ, so it is found whatever the
 // schedules do. A call is finished on a node only when the previous node's call is known to be the same.
 //
-// Rates that change (rate_changes.h): a call is decided and run by the rates of its number, so calls before and
-// behind a change may be under way at once.
+// Rates that change (rate_changes.h): a call is decided and run by the rates of its number, so calls before
+// and behind a change may be under way at once.
 //
 // Restart (docs/design/restart.md): everything that a successor of this daemon needs is in the segment's
 // journal before it has any effect elsewhere. When the path to a node is there again, both ends go

@@ -298,22 +298,6 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
   }
 }
 
-// The node has no part in the group any more. If it or this node has departed, that is in order: the answer
-// has crossed the last messages. The successor of a suspended daemon learns of the group in another way.
-void EngineGroup::on_unknown(uint32_t node) {
-  GroupPeer& peer = context_.peers[node];
-  if (!peer.takes_part() || peer.suspended) return;
-  peer.failed = true;
-  if (!has_local_ranks()) return;
-  fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
-       about(node) + " has failed: its daemon has given the group up");
-}
-
-// A node that comes back never sends more than what can be under way.
-void EngineGroup::flooded(uint32_t node) {
-  fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
-}
-
 void EngineGroup::on_sent(uint32_t node, const transport::Link& link, const WriteToken& token) {
   GroupPeer& peer = context_.peers[node];
   if (peer.link == &link) --peer.writes_in_flight;

@@ -212,6 +212,8 @@ class EngineGroup : private RateChanges::Group {
   //
   // Makes the group ready if nothing is missing. Called at every step of the making.
   void check_ready();
+  // Writes the rates of the nodes' links to the shared memory, for hdtSuggestCounts.
+  void publish_rates();
   // Pings links, and watches the deadline, while the group is being made.
   void look_at_making();
   // Ends `adopting_` when every local rank has come back or has departed.

@@ -41,6 +41,22 @@ void EngineGroup::tell_not_made(const Status& why) {
   on_ready_ = nullptr;
 }
 
+// The node has no part in the group any more. If it or this node has departed, that is in order: the answer
+// has crossed the last messages. The successor of a suspended daemon learns of the group in another way.
+void EngineGroup::on_unknown(uint32_t node) {
+  GroupPeer& peer = context_.peers[node];
+  if (!peer.takes_part() || peer.suspended) return;
+  peer.failed = true;
+  if (!has_local_ranks()) return;
+  fail(Code::kRankLost, static_cast<int32_t>(context_.order.rank_at[context_.order.first_position[node]]),
+       about(node) + " has failed: its daemon has given the group up");
+}
+
+// A node that comes back never sends more than what can be under way.
+void EngineGroup::flooded(uint32_t node) {
+  fail(Code::kInternal, -1, "node " + context_.nodes[node].name + " floods " + context_.name());
+}
+
 // For a node whose link has just come up: the group may have failed, and its ranks may have departed, while
 // there was none. Without NodeDeparted the node would keep its part of the group for ever. A suspended node
 // gets it behind what is still to be sent again (tell_departures()).

@@ -62,6 +62,7 @@ void EngineGroup::check_ready() {
     ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
         .agree({context_.algorithm, table, rails});
     set_rates(std::move(table), std::move(rails));
+    publish_rates();
   }
   // 4. Ready: the ranks learn of it through on_ready.
   ready_ = true;
@@ -69,6 +70,12 @@ void EngineGroup::check_ready() {
   if (!on_ready_) return;
   on_ready_(Status::ok());
   on_ready_ = nullptr;
+}
+
+// Only now, before the ranks learn that the group is made. Ranks of different nodes would see a later change
+// at different calls, and would not come to the same counts (hdtSuggestCounts).
+void EngineGroup::publish_rates() {
+  std::ranges::copy(chunks_.tuner().rates(), context_.segment.node_rates().begin());
 }
 
 // By on_time(), while a rank waits for the group.

@@ -1,6 +1,6 @@
-// engine_group_rates.cc: the rates of a group's links while it runs. They are those that all nodes have measured
-// when the group was made, less what is missing of each link's rails now. rate_changes.h has how all nodes come
-// to the same ones.
+// engine_group_rates.cc: the rates of a group's links while it runs. They are those that all nodes have
+// measured when the group was made, less what is missing of each link's rails now. rate_changes.h has how all
+// nodes come to the same ones.
 #include <algorithm>
 #include <cmath>
 
@@ -17,9 +17,9 @@ using transport::RailStatus;
 
 bool is_up(const RailStatus& rail) { return rail.state == RailStatus::State::kUp; }
 
-// What is left of a link that had `rails_then` rails when it was measured; nothing while it has none, as it may
-// be about to end. Rails count by the rates that they had lately, or alike if some rate is not known. A daemon
-// that was started again knows nothing of rails that were lost before, but how many they are.
+// What is left of a link that had `rails_then` rails when it was measured; nothing while it has none, as it
+// may be about to end. Rails count by the rates that they had lately, or alike if some rate is not known. A
+// daemon that was started again knows nothing of rails that were lost before, but how many they are.
 std::optional<ipc::LinkPart> part_of(const std::vector<RailStatus>& rails, uint32_t rails_then) {
   const bool all_known =
       std::ranges::none_of(rails, [](const auto& rail) { return rail.bytes_per_second == 0; });

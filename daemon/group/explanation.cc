@@ -48,6 +48,8 @@ std::string words(Reason reason) {
   switch (reason) {
     case Reason::kConfigured:
       return "it is configured";
+    case Reason::kPart:
+      return "it is a part of a call by counts";
     case Reason::kInPlace:
       return "none is faster for buffers that ranks may use in place";
     case Reason::kPredicted:

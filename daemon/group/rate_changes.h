@@ -79,7 +79,8 @@ class RateChanges {
 
  private:
   bool proposes() const { return me_ == 0; }
-  // At node 0: a predecessor has proposed a change, so nodes wait for one, whether it is worth anything or not.
+  // At node 0: a predecessor has proposed a change, so nodes wait for one, whether it is worth anything or
+  // not.
   bool owes() const { return proposed_ == 0 && promise_.change > number_; }
   // At node 0: the rates by what all nodes have told.
   Parts told() const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectives/holder_weights.h"
 #include "collectives/owner_weights.h"
 #include "ipc/buffer_use.h"
 
@@ -78,18 +79,40 @@ Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> 
 void Tuner::set_measurements(std::optional<collectives::CostMeasurements> measurements) {
   measurements_ = std::move(measurements);
   predictions_.clear();
-  weights_.clear();
-  grid_ = {};
-  rates_.clear();
+  set_rates({});
   if (!measurements_ || layout_.nodes > collectives::kMostWeightedNodes) return;
-  rates_ = port_rates(*measurements_, layout_.nodes);
+  set_rates(port_rates(*measurements_, layout_.nodes));
+}
+
+void Tuner::set_rates(std::vector<uint64_t> rates) {
+  rates_ = std::move(rates);
+  weights_.clear();
+  holders_.clear();
+  grid_ = {};
+  if (rates_.size() < 3) return;  // of two nodes equal parts are the best, and both ends of a chain are given
   weights_ = collectives::owner_weights(rates_);
   if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
-  if (collectives::grid_of(static_cast<int>(layout_.nodes)).rows == 1) return;
+  holders_ = collectives::holder_weights(rates_);
+  const std::vector<uint32_t> equal(rates_.size(), 1);
+  if (!collectives::holders_gain(holders_, equal, rates_)) holders_.clear();
+  if (collectives::grid_of(static_cast<int>(rates_.size())).rows == 1) return;
   grid_ = collectives::grid_weights(rates_);
   const double gain =
       collectives::grid_seconds_of_a_byte({}, rates_) / collectives::grid_seconds_of_a_byte(grid_, rates_);
   if (gain < kLeastGainOfParts) grid_ = {};
+}
+
+// The chunks of a part are spread over the root's block by their places in the part, and the parts by steps
+// of the golden ratio. So a few chunks are the far ends' about as often as all of them, and the same chunk of
+// the same call always has the same one. Each operation on the numbers is rounded once, so all nodes get the
+// same.
+int Tuner::far_end_of(const Call& call, const ipc::Chunk& chunk, int root) const {
+  constexpr uint64_t kGoldenStep = 40'503;  // of kWeightUnits
+  const double middle = static_cast<double>(chunk.offset) + static_cast<double>(chunk.elements) / 2;
+  const auto within = static_cast<uint64_t>(middle / static_cast<double>(std::max<uint64_t>(call.count, 1)) *
+                                            collectives::kWeightUnits);
+  const uint64_t place = (within + ipc::part_number(call.part) * kGoldenStep) % collectives::kWeightUnits;
+  return collectives::far_end_of(holders_, root, static_cast<uint32_t>(place));
 }
 
 collectives::Problem Tuner::problem(const Call& call, const ipc::Chunk& chunk, Algorithm algorithm,
@@ -97,6 +120,9 @@ collectives::Problem Tuner::problem(const Call& call, const ipc::Chunk& chunk, A
   collectives::Problem problem = problem_of(call, chunk, order_, me, weights_of(call, algorithm));
   if (algorithm == Algorithm::kTwoLevel && call.what == collectives::Collective::kAllReduce)
     problem.places = grid_.places;
+  if (call.part != 0 && algorithm == Algorithm::kRing && !holders_.empty()) {
+    problem.far_end = far_end_of(call, chunk, problem.root);
+  }
   return problem;
 }
 
@@ -162,7 +188,9 @@ Decision Tuner::decide(const Call& call) {
     to_configured = obstacle_to(*configured_, call, layout_, order_, weights_of(call, *configured_));
     if (to_configured == Obstacle::kNone) return {*configured_, Reason::kConfigured};
   }
-  // 2. The calls in place that only the ring and pairwise can run: between more than two nodes, or in blocks
+  // 2. The parts of calls by counts.
+  if (call.part != 0) return {Algorithm::kRing, Reason::kPart, to_configured};
+  // 3. The calls in place that only the ring and pairwise can run: between more than two nodes, or in blocks
   //    and several chunks. Pairwise gains where its parts are unequal.
   const Partition plan(call, layout_);
   const bool in_blocks = by_blocks(call.what) && plan.chunks() > 1;
@@ -170,7 +198,7 @@ Decision Tuner::decide(const Call& call) {
       weights_of(call, Algorithm::kPairwise).empty()) {
     return {Algorithm::kRing, Reason::kInPlace, to_configured};
   }
-  // 3. The fastest that the call can take. The ranking is that of the call's kind, whose count is lower,
+  // 4. The fastest that the call can take. The ranking is that of the call's kind, whose count is lower,
   //    so the obstacles are asked of this very call. Nothing to go through if there are no measurements.
   for (const auto& candidate : predictions(call)) {
     if (candidate.left_out.empty() && obstacle_to(candidate.algorithm, call, layout_, order_,
@@ -178,7 +206,7 @@ Decision Tuner::decide(const Call& call) {
       return {candidate.algorithm, Reason::kPredicted, to_configured};
     }
   }
-  // 4. By the size of a chunk.
+  // 5. By the size of a chunk.
   return {by_chunk_size(call), Reason::kChunkSize, to_configured};
 }
 

@@ -1,15 +1,17 @@
 // tuner.h: decides which algorithm the daemons of a group run for a call, and says why. Every node
 // decides for itself, and all must come to the same answer, because a schedule works only if all nodes
 // run it. So the answer depends on nothing but the call, the group's shape, the configured algorithm and
-// the measurements (`CostMeasurements`), on all of which the nodes have agreed when the group was made.
+// the measurements (`CostMeasurements`), on all of which the nodes have agreed.
 //
 // The order of preference:
 //
 // 1. the configured algorithm, if the call can take it;
-// 2. the ring for a call in place, but where nodes have unequal links: pairwise could run it, too, but
+// 2. the ring, which is a chain, for a part of a call by counts (Call::part): the parts of all roots are
+//    under way at once, and chains load the nodes least;
+// 3. the ring for a call in place, but where nodes have unequal links: pairwise could run it, too, but
 //    gains nothing between equal ones;
-// 3. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
-// 4. without measurements, the choice by the size of a chunk (select_algorithm()).
+// 4. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
+// 5. without measurements, the choice by the size of a chunk (select_algorithm()).
 //
 // A prediction takes milliseconds. So one is made for each kind of call (`CallKind`) and kept for the
 // life of the group. Calls are of one kind if they have the same collective, width of elements and root
@@ -57,6 +59,8 @@ enum class Obstacle : uint8_t {
 enum class Reason : uint8_t {
   // by [class.NAME] algorithm
   kConfigured,
+  // a part of a call by counts
+  kPart,
   // of the algorithms that a call in place can take none is faster than the ring
   kInPlace,
   // the fastest by the cost model
@@ -118,6 +122,11 @@ class Tuner {
   const ipc::Order& order() const { return order_; }
 
  private:
+  // Sets the rates, and what follows from them.
+  void set_rates(std::vector<uint64_t> rates);
+  // The far end of the chain for one chunk of a part (Problem::far_end).
+  int far_end_of(const ipc::Call& call, const ipc::Chunk& chunk, int root) const;
+
   ipc::Layout layout_;
   const ipc::Order& order_;
   std::optional<collectives::Algorithm> configured_;
@@ -129,6 +138,10 @@ class Tuner {
   std::vector<uint32_t> weights_;
   // The same for two-level, and the places of the nodes.
   collectives::GridWeights grid_;
+  // How much of the data of a call by counts each node is best to hold, and for how much of it a node is the
+  // far end of a chain (collectives/holder_weights.h). By node, in units of kWeightUnits; empty where equal
+  // parts are about as fast.
+  std::vector<uint32_t> holders_;
   // collective, bytes of an element, root node, count as of representative()
   using CallKind = std::tuple<collectives::Collective, size_t, uint32_t, uint64_t>;
   std::map<CallKind, std::vector<collectives::Candidate>> predictions_;

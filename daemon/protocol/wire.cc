@@ -31,7 +31,7 @@ void fields(auto& c, Is<ProbeFrame> auto& f) { c.number(f.group); }
 
 // Only what defines the call. Addresses stay at home: they mean nothing on another node.
 void fields(auto& c, Is<ipc::Call> auto& call) {
-  c.number(call.count, call.root, call.what, call.type, call.op);
+  c.number(call.count, call.root, call.what, call.type, call.op, call.part);
 }
 
 // Every message begins with its group, so that the receiver can find the group before anything else is

@@ -1,8 +1,8 @@
 // api_composed.cc: the C interface of operations that are made of others. Gather, scatter and the
 // all-to-alls are sends and receives between pairs of ranks: in round i each rank sends to the rank i
 // after it and receives from the rank i before it, so no two ranks begin with the same partner (pairwise
-// exchange). Allgatherv is a broadcast by every rank, and reduce-scatterv a reduction to every rank; all
-// of them are under way at once.
+// exchange). Allgatherv is broadcasts by all ranks, and reduce-scatterv reductions to all ranks, cut so that
+// those of all ranks are under way at once (common/counts.h).
 //
 // As such an operation is made of several, its request waits for several (Posting), and it holds as many
 // places in the order of messages or calls on every rank.
@@ -11,6 +11,7 @@
 
 #include "hdt/hdt.h"
 #include "libclient/api/submit.h"
+#include "libclient/common/counts.h"
 
 using hdt::Code;
 using hdt::Result;
@@ -21,6 +22,7 @@ using hdt::client::check_rank;
 using hdt::client::CommRef;
 using hdt::client::Communicator;
 using hdt::client::Contribution;
+using hdt::client::CountPart;
 using hdt::client::is_me;
 using hdt::client::Posting;
 using hdt::client::rank_of;
@@ -116,6 +118,14 @@ Status check_array(const void* array, const char* name) {
 
 // Each count is checked by the largest one. `counts` has `ranks` entries, at least 1.
 size_t largest(const size_t* counts, uint32_t ranks) { return *std::max_element(counts, counts + ranks); }
+
+// The parts of a call by counts. On one node, and where reductions go from rank to rank, there is no chain.
+std::vector<CountPart> parts_for(Communicator& communicator, const size_t* counts, size_t width,
+                                 bool reduces) {
+  const auto& options = communicator.options();
+  const bool whole = communicator.access().one_node() || (reduces && options.deterministic);
+  return hdt::client::parts_of({counts, options.ranks}, width, whole);
+}
 
 }  // namespace
 
@@ -231,15 +241,18 @@ hdtResult_t hdtAllGatherV(const void* sendbuf, void* recvbuf, const size_t recvc
     status = check(comm, {nullptr, false, recvbuf, true}, largest(recvcounts, ranks_of(comm)), type);
   if (!status.is_ok()) return report(status);
   const size_t width = hdtTypeSize(type);
-  // One broadcast for each rank, with that rank as root, in the order of ranks: so all ranks make the
-  // same calls in the same order. Different recvcounts are found as mismatches of these calls.
+  // Broadcasts with each rank as root. All ranks make the same ones in the same order, unless they have
+  // different recvcounts: then some of these calls differ, and are found as mismatches.
   return submit(comm, request, [&](Communicator& c) -> Result<Posting> {
     Collector collector(c);
-    for (uint32_t rank = 0; rank < ranks_of(comm); ++rank) {
-      const Call call = call_of(Collective::kBroadcast, recvcounts[rank], type,
-                                hdt::collectives::ReduceOp::kSum, static_cast<int>(rank));
-      collector.add(c.collective(call, rank == rank_of(comm) ? sendbuf : nullptr,
-                                 static_cast<std::byte*>(recvbuf) + recvdispls[rank] * width));
+    for (const CountPart& part : parts_for(c, recvcounts, width, false)) {
+      Call call = call_of(Collective::kBroadcast, part.count, type, hdt::collectives::ReduceOp::kSum,
+                          static_cast<int>(part.root));
+      call.part = part.part;
+      const auto* mine = static_cast<const std::byte*>(sendbuf) + part.first * width;
+      collector.add(
+          c.collective(call, part.root == rank_of(comm) ? mine : nullptr,
+                       static_cast<std::byte*>(recvbuf) + (recvdispls[part.root] + part.first) * width));
     }
     return collector.take();
   });
@@ -262,12 +275,18 @@ hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const size_t r
     Result<Contribution> contribution = comm->reductions.contribute(op, type, sendbuf, elements, nullptr);
     if (!contribution.is_ok()) return contribution.status();
     Collector collector(c, contribution.value().memory);
-    const auto* block = static_cast<const std::byte*>(contribution.value().send);
-    // `block` walks over the blocks of the contribution. Only the root of a reduction has a recvbuf.
-    for (uint32_t rank = 0; rank < ranks_of(comm); block += recvcounts[rank] * width, ++rank) {
-      const Call call = call_of(Collective::kReduce, recvcounts[rank], type, contribution.value().op,
-                                static_cast<int>(rank));
-      collector.add(c.collective(call, block, rank == rank_of(comm) ? recvbuf : nullptr));
+    std::vector<size_t> blocks(ranks_of(comm));  // where each begins in the contribution
+    std::exclusive_scan(recvcounts, recvcounts + blocks.size(), blocks.begin(), size_t{0});
+    for (const CountPart& part : parts_for(c, recvcounts, width, true)) {
+      Call call = call_of(Collective::kReduce, part.count, type, contribution.value().op,
+                          static_cast<int>(part.root));
+      call.part = part.part;
+      // Only the root of a reduction has a recvbuf.
+      auto* mine = static_cast<std::byte*>(recvbuf) + part.first * width;
+      collector.add(c.collective(
+          call,
+          static_cast<const std::byte*>(contribution.value().send) + (blocks[part.root] + part.first) * width,
+          part.root == rank_of(comm) ? mine : nullptr));
     }
     return collector.take();
   });

@@ -1,5 +1,5 @@
-// buffer.hpp: the part of hdt.hpp that needs no group: errors, the version, element types, buffers and
-// memory. Programs include hdt.hpp, whose first comment is the manual of both.
+// buffer.hpp: the part of hdt.hpp that needs no group: errors, the version, ids of new groups, element types,
+// buffers and memory. Programs include hdt.hpp, whose first comment is the manual of both.
 #ifndef HDT_BUFFER_HPP
 #define HDT_BUFFER_HPP
 
@@ -39,6 +39,19 @@ inline int version() {
   int number = 0;
   check(hdtGetVersion(&number));
   return number;
+}
+
+// An id for a new group, for Communicator(nranks, id, rank) on each of its ranks (hdtGetUniqueId).
+inline hdtUniqueId_t unique_id() {
+  hdtUniqueId_t id;
+  check(hdtGetUniqueId(&id));
+  return id;
+}
+// The id that this number makes of another one (hdtDeriveUniqueId).
+inline hdtUniqueId_t unique_id(const hdtUniqueId_t& base, uint64_t number) {
+  hdtUniqueId_t id;
+  check(hdtDeriveUniqueId(&id, &base, number));
+  return id;
 }
 
 // --- element types and buffers --------------------------------------------------------------------------

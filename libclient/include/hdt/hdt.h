@@ -389,6 +389,27 @@ HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const 
                                       hdtDataType_t type, hdtRedOp_t op, hdtComm_t comm,
                                       hdtRequest_t* request);
 
+/* The counts by rank with which hdtReduceScatterV and hdtAllGatherV finish soonest, for programs that may
+ * choose how much each rank holds (sharded parameters): counts[0] + ... + counts[nranks - 1] == count. All
+ * are in elements of `type`; `counts` is an array of nranks.
+ *
+ * A node with a slow link has less to receive of an allgather the more it holds, so its ranks get more.
+ * With n nodes, the rates b of their links in bytes a second, and the fractions w that they hold, each of
+ * the two calls takes D max(w, 1 - w) / b seconds for D bytes, where the maximum is that over the nodes.
+ * The counts are those with the least time, and of these the most even ones; ranks of one node share its
+ * fraction equally. With links of 1, 1, 1 and 0.5 and a rank on each node the fractions are 1/6, 1/6, 1/6
+ * and 1/2, and the calls take two thirds of the time that equal counts take.
+ *
+ * The counts are equal, as far as `count` can be divided, where others would gain less than a tenth, where
+ * the rates are not known (on one node, or with more than 32 nodes), and in deterministic groups. The
+ * rates are those that the daemons measured when the group was made. Where nodes have different numbers of
+ * ranks, the counts may differ although the links are alike. All ranks get the same counts, each
+ * for itself: nothing is sent, and the answer stays the same for the life of the communicator. It is a
+ * suggestion: the two calls take any counts. Works on a failed communicator, too. Any thread. Does not
+ * block. HDT_ERR_INVALID_ARGUMENT: an ended handle, an unknown type, counts is NULL, or count is above
+ * 2^56. A count of 0 gives zeros. */
+HDT_API hdtResult_t hdtSuggestCounts(hdtComm_t comm, size_t count, hdtDataType_t type, size_t counts[]);
+
 /* Creates a reduction that sums the contributions of all ranks, each multiplied by a number of its own:
  * *scalar, one element of `type`, which is read now. `op` can be passed to reducing calls on `comm` with that
  * type, until hdtRedOpDestroy or hdtCommDestroy. Every rank of such a call passes a reduction of this kind,

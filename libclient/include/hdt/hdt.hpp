@@ -36,19 +36,6 @@
 
 namespace hdt {
 
-// An id for a new group, for Communicator(nranks, id, rank) on each of its ranks (hdtGetUniqueId).
-inline hdtUniqueId_t unique_id() {
-  hdtUniqueId_t id;
-  check(hdtGetUniqueId(&id));
-  return id;
-}
-// The id that this number makes of another one (hdtDeriveUniqueId).
-inline hdtUniqueId_t unique_id(const hdtUniqueId_t& base, uint64_t number) {
-  hdtUniqueId_t id;
-  check(hdtDeriveUniqueId(&id, &base, number));
-  return id;
-}
-
 // --- requests and groups of calls -----------------------------------------------------------------------
 
 // An operation under way. Movable, not copyable; a default-made one names no operation and counts as
@@ -169,6 +156,13 @@ class Communicator {
     int node = 0;
     check(hdtCommNodeOf(comm_, rank, &node));
     return node;
+  }
+  // The counts by rank, of `count` elements in all, with which reduce_scatter_v and all_gather_v finish
+  // soonest (hdtSuggestCounts).
+  std::vector<size_t> suggest_counts(size_t count, hdtDataType_t type) const {
+    std::vector<size_t> counts(static_cast<size_t>(size_));
+    check(hdtSuggestCounts(comm_, count, type, counts.data()));
+    return counts;
   }
 
   // Collective over the group (hdtCommSplit): ranks of one color form a new group, in the order of their

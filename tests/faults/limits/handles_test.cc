@@ -19,6 +19,7 @@ float one = 1;
 float two[2];
 const size_t counts[] = {1};
 const size_t places[] = {0};
+size_t suggested[2];
 
 // Every call that takes a communicator.
 std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
@@ -56,6 +57,7 @@ std::map<std::string, std::function<hdtResult_t(hdtComm_t)>> calls() {
        [](hdtComm_t c) { return hdtAllGatherV(&one, two, counts, places, HDT_FLOAT32, c, nullptr); }},
       {"ReduceScatterV",
        [](hdtComm_t c) { return hdtReduceScatterV(&one, two, counts, HDT_FLOAT32, HDT_SUM, c, nullptr); }},
+      {"SuggestCounts", [](hdtComm_t c) { return hdtSuggestCounts(c, 1, HDT_FLOAT32, suggested); }},
       {"RedOpCreate", [](hdtComm_t c) { return hdtRedOpCreatePreMulSum(&op, &one, HDT_FLOAT32, c); }},
       {"RedOpDestroy", [](hdtComm_t c) { return hdtRedOpDestroy(static_cast<hdtRedOp_t>(1 << 16), c); }},
       {"Barrier", [](hdtComm_t c) { return hdtBarrier(c, nullptr); }},

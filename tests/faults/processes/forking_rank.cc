@@ -79,6 +79,7 @@ std::string sums(int rank, int ranks, size_t count, int calls, hdtResult_t& resu
 const char* unrefused() {
   static char buffer[64];
   const size_t counts[] = {1, 1, 1, 1};
+  size_t suggested[4];
   int number = 0;
   hdtComm_t made = nullptr;
   hdtUniqueId_t id{};
@@ -118,6 +119,7 @@ const char* unrefused() {
        hdtAllToAllV(buffer, counts, counts, buffer, counts, counts, HDT_INT32, comm, nullptr)},
       {"hdtAllGatherV", hdtAllGatherV(buffer, buffer, counts, counts, HDT_INT32, comm, nullptr)},
       {"hdtReduceScatterV", hdtReduceScatterV(buffer, buffer, counts, HDT_INT32, HDT_SUM, comm, nullptr)},
+      {"hdtSuggestCounts", hdtSuggestCounts(comm, 1, HDT_INT32, suggested)},
       {"hdtRedOpCreatePreMulSum", hdtRedOpCreatePreMulSum(&op, &scalar, HDT_FLOAT32, comm)},
       {"hdtRedOpDestroy", hdtRedOpDestroy(op, comm)},
       {"hdtBarrier", hdtBarrier(comm, nullptr)},

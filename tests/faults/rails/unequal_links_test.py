@@ -1,5 +1,5 @@
 """unequal_links_test.py: where hosts have NICs of unequal rates, allreduce has parts that are as unequal, and
-every value is right; and bench/unequal measures it."""
+so are suggested counts, and every value is right; and bench/unequal measures it."""
 
 import json
 import os
@@ -126,6 +126,26 @@ class UnequalLinks(unittest.TestCase):
         for row in rows:
             for way in ("in_place", "out_of_place"):
                 self.assertEqual(row[way]["wrong"], 0, row)
+    def test_suggested_counts_follow_the_links_and_all_values_are_right(self):
+        options = self.unequal.parse(["--build", BUILD])
+        with tempfile.TemporaryDirectory() as folder, \
+                self.unequal.UnequalHosts(options, folder, (200, 800, 800), "auto") as hosts:
+            ranks = hosts.ranks("suggested", 1, 6 << 10)
+            outputs = [process.communicate(timeout=WAIT_S) for process in ranks.processes]
+        for output, errors in outputs:
+            self.assertTrue(output.endswith("wrong 0\n"), (output, errors))
+        counts = [[int(line.split()[1]) for line in output.splitlines() if line.startswith("count ")]
+                  for output, _ in outputs]
+        self.assertEqual(counts, [counts[0]] * 3)
+        self.assertEqual(sum(counts[0]), 6 << 18)
+        self.assertGreater(counts[0][0], 0.45 * (6 << 18))
+        self.assertLess(abs(counts[0][1] - counts[0][2]), 0.1 * (6 << 18))
+
+    def test_no_counts_are_faster_than_their_bound(self):
+        second = 1e6 / 8 * self.unequal.PAYLOAD_SHARE
+        self.assertAlmostEqual(self.unequal.holders_bound_s(second, (1, 1, 1, 0.5)), 2)
+        self.assertAlmostEqual(self.unequal.holders_bound_s(second, (0.5, 1, 0.5, 0.5)), 2 * 2 / 1.5)
+        self.assertAlmostEqual(self.unequal.holders_bound_s(second, (1, 1, 1, 1)), 2 * 3 / 4)
 
     def test_the_bound_is_that_of_the_slowest_link_or_of_all(self):
         second = 1e6 / 8 * self.unequal.PAYLOAD_SHARE  # payload of 1 Mbit/s
@@ -143,6 +163,15 @@ class UnequalLinks(unittest.TestCase):
         self.assertRegex(row, r"^three +(\d+\.\d{3} +){3}\d+\.\d% +\d+\.\d\d +85% of bound +(met|missed)"
                               r" +[+-]\d+\.\d% +15% +(met|missed)$")
         self.assertEqual("missed" not in row, done.returncode == 0)
+
+    def test_the_row_of_counts_compares_them_with_equal_ones(self):
+        done = subprocess.run([PROGRAM, "--build", BUILD, "--rows", "counts", "--megabytes", "2", "--rounds",
+                               "1", "--iterations", "3"], capture_output=True, text=True, timeout=300,
+                              check=False)
+        self.assertIn(done.returncode, (0, 1), done)
+        self.assertEqual(done.stderr, "")
+        row = done.stdout.splitlines()[1]
+        self.assertRegex(row, r"^counts +(\d+\.\d{3} +){3}\d+\.\d% +\d+\.\d\d +125% of equal +(met|missed)$")
 
 
 if __name__ == "__main__":

@@ -90,6 +90,22 @@ struct Worker {
         check("reduce-scatter", count, [&](size_t i) { return sum(static_cast<size_t>(rank) * count + i); });
     return result;
   }
+  // The sums, rank r's share of them r + 1 times as long as rank 0's, and all shares to all ranks.
+  hdtResult_t by_counts(size_t count, std::string& wrong) const {
+    const auto all = static_cast<size_t>(ranks);
+    std::vector<size_t> starts(all + 1), counts(all);
+    for (size_t r = 0; r < all; ++r) {
+      starts[r + 1] = count * (r + 1) * (r + 2) / (all * (all + 1));
+      counts[r] = starts[r + 1] - starts[r];
+    }
+    fill(count);
+    int64_t* own = recv + starts[static_cast<size_t>(rank)];
+    hdtResult_t result = hdtReduceScatterV(send, own, counts.data(), HDT_INT64, HDT_SUM, comm, nullptr);
+    if (result == HDT_SUCCESS)
+      result = hdtAllGatherV(own, recv, counts.data(), starts.data(), HDT_INT64, comm, nullptr);
+    if (result == HDT_SUCCESS) wrong = check("sums by counts", count, [this](size_t i) { return sum(i); });
+    return result;
+  }
   // In a ring, in as many messages.
   hdtResult_t shift(size_t count, size_t messages, std::string& wrong) const {
     const int next = (rank + 1) % ranks;
@@ -106,7 +122,7 @@ struct Worker {
   }
 
   hdtResult_t step(std::mt19937_64& random, std::string& wrong) {
-    const uint64_t kind = random() % 7;
+    const uint64_t kind = random() % 8;
     const size_t count = kCounts[random() % kCounts.size()];
     const auto root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     std::fill(recv, recv + kMostBytes / sizeof(int64_t), -1);
@@ -123,6 +139,8 @@ struct Worker {
         return shift(count, 1, wrong);
       case 5:
         return float_sum(count);
+      case 6:
+        return by_counts(count, wrong);
       default:
         return shift(std::min<size_t>(count, 10'000), 1 + random() % 40, wrong);
     }

@@ -2,6 +2,7 @@
 // sendrecv, over every shape of group, compared element for element.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -213,6 +214,80 @@ TEST_P(Composed, AllGatherVAndReduceScatterV) {
   });
 }
 
+// Blocks of several parts, odd ones, none, and all with one rank; also in place, and in shared memory.
+TEST_P(Composed, CallsByCountsInParts) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    const auto ranks = static_cast<size_t>(self.ranks);
+    const auto me = static_cast<size_t>(self.rank);
+    std::vector<std::vector<size_t>> tries(4, std::vector<size_t>(ranks));
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      tries[0][rank] = 150'001 + rank * 70'003;             // several parts each, of unequal lengths
+      tries[1][rank] = rank == ranks / 2 ? 900'007 : 0;     // one rank has all
+      tries[2][rank] = rank % 2 == 0 ? 400'000 : rank * 3;  // short ones between long ones
+      tries[3][rank] = 8'000 + (rank == 0 ? 1 : 0);         // just not in parts
+    }
+    void* memory = nullptr;
+    size_t most = 0;
+    for (const auto& counts : tries) most = std::max(most, std::reduce(counts.begin(), counts.end()));
+    HDT_EXPECT(hdtMemAlloc(&memory, most * sizeof(int64_t)));
+    for (const auto& counts : tries) {
+      const size_t all = std::reduce(counts.begin(), counts.end());
+      std::vector<size_t> displs(ranks);
+      std::exclusive_scan(counts.begin(), counts.end(), displs.begin(), size_t{0});
+      std::vector<int64_t> ordinary(all);
+      for (int64_t* whole : {ordinary.data(), static_cast<int64_t*>(memory)}) {
+        for (const bool in_place : {false, true}) {
+          std::vector<int64_t> mine(counts[me]);
+          for (size_t i = 0; i < mine.size(); ++i) mine[i] = value(self.rank, 0, i);
+          std::fill(whole, whole + all, -1);
+          if (in_place) std::copy(mine.begin(), mine.end(), whole + displs[me]);
+          HDT_EXPECT(hdtAllGatherV(in_place ? whole + displs[me] : mine.data(), whole, counts.data(),
+                                   displs.data(), HDT_INT64, self.comm, nullptr));
+          for (size_t rank = 0; rank < ranks; ++rank) {
+            for (size_t i = 0; i < counts[rank]; ++i)
+              ASSERT_EQ(whole[displs[rank] + i], value(static_cast<int>(rank), 0, i)) << "block " << rank;
+          }
+          std::vector<int64_t> sum(counts[me], -1);
+          int64_t* result = in_place ? whole + displs[me] : sum.data();
+          HDT_EXPECT(hdtReduceScatterV(whole, result, counts.data(), HDT_INT64, HDT_SUM, self.comm, nullptr));
+          for (size_t i = 0; i < counts[me]; ++i) ASSERT_EQ(result[i], self.ranks * mine[i]) << i;
+        }
+      }
+    }
+    HDT_EXPECT(hdtMemFree(memory));
+  });
+}
+
+TEST_P(Composed, SuggestedCountsAddUpAndAreTheSameOnAllRanks) {
+  Nodes::instance().run(GetParam(), [&](Rank& self) {
+    const auto ranks = static_cast<size_t>(self.ranks);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{1'000'003}, size_t{1} << 56}) {
+      for (const hdtDataType_t type : {HDT_FLOAT32, HDT_UINT8, HDT_FLOAT64}) {
+        std::vector<size_t> counts(ranks, 7), others(ranks * ranks);
+        HDT_EXPECT(hdtSuggestCounts(self.comm, count, type, counts.data()));
+        EXPECT_EQ(std::reduce(counts.begin(), counts.end()), count);
+        HDT_EXPECT(hdtAllGather(counts.data(), others.data(), ranks, HDT_UINT64, self.comm, nullptr));
+        for (size_t i = 0; i < others.size(); ++i) EXPECT_EQ(others[i], counts[i % ranks]);
+        // Nobody knows of links inside a node.
+        if (count == 1'000'003 && std::ranges::count(GetParam(), GetParam()[0]) == self.ranks) {
+          for (const size_t each : counts) EXPECT_NEAR(each, count / ranks, 1);
+        }
+      }
+    }
+    // They are what the two calls take.
+    const size_t all = 300'000;
+    std::vector<size_t> counts(ranks), displs(ranks);
+    HDT_EXPECT(hdtSuggestCounts(self.comm, all, HDT_INT64, counts.data()));
+    std::exclusive_scan(counts.begin(), counts.end(), displs.begin(), size_t{0});
+    std::vector<int64_t> send(all, self.rank + 1), sum(counts[static_cast<size_t>(self.rank)]), back(all);
+    HDT_EXPECT(
+        hdtReduceScatterV(send.data(), sum.data(), counts.data(), HDT_INT64, HDT_SUM, self.comm, nullptr));
+    HDT_EXPECT(
+        hdtAllGatherV(sum.data(), back.data(), counts.data(), displs.data(), HDT_INT64, self.comm, nullptr));
+    EXPECT_EQ(back, std::vector<int64_t>(all, self.ranks * (self.ranks + 1) / 2));
+  });
+}
+
 TEST_P(Composed, SendRecvRoundTheRing) {
   Nodes::instance().run(GetParam(), [&](Rank& self) {
     const int next = (self.rank + 1) % self.ranks, before = (self.rank + self.ranks - 1) % self.ranks;
@@ -248,7 +323,28 @@ TEST(Composed, WrongArgumentsAreRefused) {
     EXPECT_EQ(hdtReduceScatterV(data, data, nullptr, HDT_INT64, HDT_SUM, self.comm, nullptr),
               HDT_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(hdtSendRecv(data, 1, 0, data, 1, 5, HDT_INT64, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtSuggestCounts(self.comm, 1, HDT_INT64, nullptr), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtSuggestCounts(nullptr, 1, HDT_INT64, counts), HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtSuggestCounts(self.comm, 1, static_cast<hdtDataType_t>(99), counts),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(hdtSuggestCounts(self.comm, (size_t{1} << 56) + 1, HDT_INT64, counts),
+              HDT_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(counts[0], 1U) << "a call that is refused writes nothing";
     HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+  });
+}
+
+// The first parts of the second rank's call are all of the first rank's, but for the mark of the last one.
+TEST(Composed, DifferentCountsAreAMismatchAlsoIfOneIsTheBeginningOfTheOther) {
+  Nodes::instance().run({0, 1}, [&](Rank& self) {
+    const size_t parts = self.rank == 0 ? 2 : 3;
+    const std::vector<size_t> counts = {parts * 65'536, 0}, displs = {0, parts * 65'536};
+    std::vector<int64_t> send(counts[0]), recv(counts[0]);
+    EXPECT_EQ(
+        hdtAllGatherV(send.data(), recv.data(), counts.data(), displs.data(), HDT_INT64, self.comm, nullptr),
+        HDT_ERR_MISMATCH);
+    EXPECT_NE(std::string(hdtCommErrorMessage(self.comm)).find("last in a call by counts"), std::string::npos)
+        << hdtCommErrorMessage(self.comm);
   });
 }
 

@@ -41,6 +41,9 @@ TEST(Cpp, Reductions) {
     some.assign(some.size(), 0);
     comm.reduce_scatter_v_async(send, some, counts).wait();
     EXPECT_EQ(some, wanted);
+    const Sizes suggested = comm.suggest_counts(9, HDT_INT32);
+    EXPECT_EQ(suggested.size(), 3U);
+    EXPECT_EQ(suggested[0] + suggested[1] + suggested[2], 9U);
   });
 }
 
@@ -188,6 +191,7 @@ TEST(Cpp, LengthsAndTypesThatDoNotFit) {
       comm.reduce_scatter_v(three, {two.data(), 1}, ones);
     });
     refused("reduce_scatter_v: an array", [&] { comm.reduce_scatter_v(two, two, one); });
+    refused("count ", [&] { (void)comm.suggest_counts(SIZE_MAX, HDT_INT32); });
     refused("send: neither", [&] { comm.send({}, 0); });
     refused("recv: neither", [&] { comm.recv({}, 0); });
     refused("send_recv: send holds", [&] { comm.send_recv(two, own, floats, own); });

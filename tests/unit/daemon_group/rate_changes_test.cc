@@ -1,6 +1,6 @@
 // rate_changes_test.cc: nodes that read calls at any pace, lose and get back parts of their links, and are
-// started again at any moment, with messages that come in any order. Every call must have the same rates on all
-// nodes, and in the end all have the rates of the links as they are.
+// started again at any moment, with messages that come in any order. Every call must have the same rates on
+// all nodes, and in the end all have the rates of the links as they are.
 #include "daemon/group/rate_changes.h"
 
 #include <gtest/gtest.h>

@@ -235,6 +235,70 @@ TEST(UnequalLinks, ArePartedEquallyIfTheyAreNearlyAlike) {
     EXPECT_EQ(candidate.left_out.empty(), candidate.algorithm == Algorithm::kRing);
 }
 
+Call part_of(Collective what, int32_t root, uint8_t part) {
+  Call call = call_of(what, 131'072);
+  call.root = root;
+  call.part = part;
+  return call;
+}
+
+// How often each node is the far end of the chains from `root`, of all 127 parts.
+std::vector<int> far_ends(const Tuner& tuner, Collective what, int32_t root) {
+  std::vector<int> found(tuner.layout().nodes);
+  for (uint8_t part = 1; part <= ipc::kPartNumbers; ++part) {
+    const Call call = part_of(what, root, part);
+    const int far_end =
+        tuner.problem(call, Partition(call, tuner.layout()).chunk(0), Algorithm::kRing, 0).far_end;
+    EXPECT_NE(far_end, root);
+    if (far_end >= 0) ++found[static_cast<size_t>(far_end)];
+  }
+  return found;
+}
+
+// The slow node holds a half, so it is the far end of all chains from the others, and they are of its chains.
+TEST(PartsOfCallsByCounts, AreChainsWhoseFarEndsHaveSlowLinks) {
+  const Order order = one_rank_each(4);
+  Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
+  tuner.set_measurements(one_at_half(0));
+  EXPECT_EQ(std::vector<uint64_t>(tuner.rates().begin(), tuner.rates().end()),
+            (std::vector<uint64_t>{125'000'000, 125'000'000, 125'000'000, 62'500'000}));
+  for (const Collective what : {Collective::kBroadcast, Collective::kReduce}) {
+    EXPECT_EQ(tuner.decide(part_of(what, 1, 3)).algorithm, Algorithm::kRing);
+    EXPECT_EQ(tuner.decide(part_of(what, 1, 3)).reason, Reason::kPart);
+    for (int32_t root = 0; root < 3; ++root)
+      EXPECT_EQ(far_ends(tuner, what, root), (std::vector<int>{0, 0, 0, 127}));
+    const std::vector<int> of_slow = far_ends(tuner, what, 3);
+    for (const size_t node : {0, 1, 2}) EXPECT_NEAR(of_slow[node], 127 / 3.0, 3);
+  }
+  // Calls that are no parts keep their chain: the order of a reduce's operands is that of the nodes.
+  const Call whole = part_of(Collective::kReduce, 1, 0);
+  EXPECT_EQ(tuner.problem(whole, {0, whole.count}, Algorithm::kRing, 0).far_end, -1);
+  EXPECT_EQ(
+      tuner.problem(part_of(Collective::kReduce, 1, 1), {0, 9}, Algorithm::kDoubleBinaryTree, 0).far_end, -1);
+}
+
+TEST(PartsOfCallsByCounts, GoRoundTheRingIfLinksAreAlikeOrNotMeasured) {
+  const Order order = one_rank_each(4);
+  Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
+  EXPECT_TRUE(tuner.rates().empty());
+  EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
+  tuner.set_measurements(one_at_half(1'500'000));
+  EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
+  tuner.set_measurements(one_at_half(0));
+  tuner.set_measurements(std::nullopt);
+  EXPECT_TRUE(tuner.rates().empty());
+  EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
+}
+
+TEST(PartsOfCallsByCounts, TakeTheConfiguredAlgorithm) {
+  const Order order = one_rank_each(4);
+  Tuner tuner(Layout(4, 4, 2), order, Algorithm::kDoubleBinaryTree);
+  Call small = part_of(Collective::kBroadcast, 1, 3);
+  small.count = 1'000;
+  EXPECT_EQ(tuner.decide(small).algorithm, Algorithm::kDoubleBinaryTree);
+  EXPECT_EQ(tuner.decide(small).reason, Reason::kConfigured);
+}
+
 // The schedule would write over what a user's buffer still has.
 TEST(ByChunkSize, NeverPicksWhatTheCallCannotTake) {
   for (uint32_t nodes = 2; nodes <= 6; ++nodes) {

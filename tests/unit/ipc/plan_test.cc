@@ -115,6 +115,33 @@ TEST(Validate, RefusesWhatACallCannotBe) {
   EXPECT_NE(validate(call, 4), "");
 }
 
+TEST(Validate, TakesBroadcastsAndReducesForParts) {
+  for (int what = 0; what < collectives::kCollectiveCount; ++what) {
+    for (const int part : {0, 1, 127, 128, 129, 255}) {
+      Call call;
+      call.what = static_cast<Collective>(what);
+      call.part = static_cast<uint8_t>(part);
+      const bool valid = part == 0 || (is_rooted(call) && part != 128);
+      EXPECT_EQ(validate(call, 4).empty(), valid) << describe(call);
+      EXPECT_EQ(is_sound(call), valid) << describe(call);
+    }
+  }
+}
+
+TEST(Partition, PartsOfCallsByCountsAreCutNoFurtherThanTheyMust) {
+  for (const auto& layout : {Layout(4, 4, 1), Layout(8, 4, 2)}) {
+    Call call;
+    call.what = Collective::kBroadcast;
+    call.type = DataType::kFloat32;
+    call.count = 131'072;
+    EXPECT_GT(Partition(call, layout).chunks(), 1U);
+    call.part = 1;
+    EXPECT_EQ(Partition(call, layout).chunks(), 1U);
+    call.count = 131'073;
+    EXPECT_EQ(Partition(call, layout).chunks(), 2U);
+  }
+}
+
 TEST(Describe, NamesWhatMatters) {
   Call call;
   call.what = Collective::kReduce;
@@ -122,6 +149,12 @@ TEST(Describe, NamesWhatMatters) {
   call.count = 12;
   call.root = 3;
   EXPECT_EQ(describe(call), "reduce of 12 bfloat16, sum, root 3");
+  call.part = 2;
+  EXPECT_EQ(describe(call), "reduce of 12 bfloat16, sum, root 3, part 2 of that root's in a call by counts");
+  call.part |= kLastPart;
+  EXPECT_EQ(describe(call),
+            "reduce of 12 bfloat16, sum, root 3, part 2 of that root's and last in a call by counts");
+  call.part = 0;
   call.type = static_cast<collectives::DataType>(255);
   call.op = static_cast<collectives::ReduceOp>(200);
   EXPECT_EQ(describe(call), "reduce of 12 type 255, reduction 200, root 3");

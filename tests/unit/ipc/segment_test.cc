@@ -32,7 +32,10 @@ TEST(Layout, NoTwoAreasOverlap) {
   for (const auto& [ranks, nodes, local] :
        {std::array<uint32_t, 3>{1, 1, 1}, {2, 1, 2}, {2, 2, 1}, {5, 2, 4}, {64, 8, 8}}) {
     const Layout layout(ranks, nodes, local);
-    EXPECT_LE(layout.members + sizeof(Member) * ranks, layout.rank_states);
+    EXPECT_LE(layout.members + sizeof(Member) * ranks, layout.places);
+    EXPECT_LE(layout.places + sizeof(MeetingPlace) * nodes, layout.node_rates);
+    EXPECT_LE(layout.node_rates + sizeof(uint64_t) * nodes, layout.rank_states);
+    EXPECT_EQ(layout.rank_states % alignof(RankState), 0U);
     EXPECT_LE(layout.rank_states + sizeof(RankState) * local, layout.rings);
     EXPECT_LE(layout.rings + sizeof(MessageRing) * 2 * local * ranks, layout.data);
     std::map<uint64_t, uint64_t> used;

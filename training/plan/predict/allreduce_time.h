@@ -18,8 +18,9 @@ namespace hdt::plan {
 double allreduce_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, double bytes);
 
 // The same of a reduce-scatter and of an allgather with `owners` parts (hdtReduceScatterV, hdtAllGatherV).
-// libhdt reduces to one owner after the other, and broadcasts from one after the other, and their chunks
-// follow each other. So the time is that of one reduction, or one broadcast, of all bytes in chunks of these.
+// Their chunks follow each other, so the time is that of one reduction, or one broadcast, of all bytes in
+// chunks of these. libhdt takes less, as it reduces to the owners in turn, and broadcasts from them in turn:
+// up to one part of the bytes.
 double reduce_scatter_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,
                               double bytes);
 double all_gather_seconds(const PredictionInputs& inputs, const std::vector<int>& nodes, int owners,

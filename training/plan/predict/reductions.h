@@ -17,8 +17,8 @@ namespace hdt::plan {
 //
 // With sharded optimizer states it is a reduce-scatter, and an allgather brings the parameters before the
 // next step needs them. As a ring each is half of an allreduce, or somewhat more where shards are unequal:
-// every hop carries all shards but one. libhdt reduces to one owner after the other, and broadcasts from one
-// after the other, so each carries all bytes (hdtReduceScatterV, hdtAllGatherV).
+// every hop carries all shards but one. The cost model plays one reduction, or one broadcast, of all bytes,
+// which is longer than what libhdt takes by up to one shard (hdtReduceScatterV, hdtAllGatherV).
 struct Reduction {
   // One owner of each class of equal replicas (equal_replicas.h).
   std::vector<int> workers;
