@@ -131,5 +131,7 @@ def times(peer, options, folder, ranks, work, apart=False):
     command += [":".join(map(str, each)) for each in work]
     # One thread a rank: there is a rank for each core, or more.
     output = run_to_success(command, clean_environment(OMP_NUM_THREADS="1"), RUN_LIMIT_S)
+    # Only one rank prints the version, and others may be faster.
     lines = [json.loads(line) for line in output.splitlines()]
-    return lines[0]["version"], lines[1:]
+    version = next(line["version"] for line in lines if "version" in line)
+    return version, [line for line in lines if "version" not in line]
