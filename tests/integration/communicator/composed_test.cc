@@ -325,7 +325,7 @@ TEST(Composed, WrongArgumentsAreRefused) {
     EXPECT_EQ(hdtSendRecv(data, 1, 0, data, 1, 5, HDT_INT64, self.comm, nullptr), HDT_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(hdtSuggestCounts(self.comm, 1, HDT_INT64, nullptr), HDT_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(hdtSuggestCounts(nullptr, 1, HDT_INT64, counts), HDT_ERR_INVALID_ARGUMENT);
-    EXPECT_EQ(hdtSuggestCounts(self.comm, 1, static_cast<hdtDataType_t>(99), counts),
+    EXPECT_EQ(hdtSuggestCounts(self.comm, 1, static_cast<hdtDataType_t>(HDT_FLOAT8E5M2 + 1), counts),
               HDT_ERR_INVALID_ARGUMENT);
     EXPECT_EQ(hdtSuggestCounts(self.comm, (size_t{1} << 56) + 1, HDT_INT64, counts),
               HDT_ERR_INVALID_ARGUMENT);
