@@ -194,6 +194,8 @@ void read_journal(const Segment& segment, const Memory& memory) {
       HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->reduce_bytes_s));
     }
   }
+  const auto promised = journal.promised();
+  HDT_HOLDS(promised.change != 0 || promised.hold == 0);
   const auto finished = journal.finished();
   for (const uint64_t first : {uint64_t{0}, finished.calls}) {
     size_t told = 0;
@@ -255,6 +257,11 @@ bool take(std::span<const std::byte> input) {
       agreed.rails.assign(memory.layout().nodes, 2);
     }
     journal.agree(agreed);
+    if (!agreed.rates.empty()) {
+      const std::vector<LinkPart> parts(agreed.rates.size() * agreed.rates.size(), kWholeLink);
+      journal.promise({1, 3});
+      journal.change_rates(1, 5, parts);
+    }
     journal.tell_call(0, Call{});
     journal.start(0);
     SentWrite write{};
