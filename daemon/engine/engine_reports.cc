@@ -251,7 +251,7 @@ nlohmann::json EngineReports::explain_link(const std::string& node, const Viewer
     const PeerLink* const peer = choice->link ? links_.find(*choice->link) : nullptr;
     if (peer != nullptr) {
       for (const auto& rail : peer->link.rails()) {
-        if (rail.state == transport::RailStatus::State::kUp) {
+        if (rail.up()) {
           entry["rails_up"].push_back({{"local", rail.local_address}, {"remote", rail.remote_address}});
         }
       }

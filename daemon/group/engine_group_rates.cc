@@ -15,8 +15,6 @@ namespace {
 
 using transport::RailStatus;
 
-bool is_up(const RailStatus& rail) { return rail.state == RailStatus::State::kUp; }
-
 // What is left of a link that had `rails_then` rails when it was measured; nothing while it has none, as it
 // may be about to end. Rails count by the rates that they had lately, or alike if some rate is not known. A
 // daemon that was started again knows nothing of rails that were lost before, but how many they are.
@@ -28,7 +26,7 @@ std::optional<ipc::LinkPart> part_of(const std::vector<RailStatus>& rails, uint3
   for (const RailStatus& rail : rails) {
     const double rate = all_known ? static_cast<double>(rail.bytes_per_second) : 1;
     all += rate;
-    if (is_up(rail)) up += rate;
+    if (rail.up()) up += rate;
   }
   if (up == 0) return {};
   if (rails_then > rails.size()) all *= static_cast<double>(rails_then) / static_cast<double>(rails.size());
@@ -42,7 +40,7 @@ std::vector<uint32_t> EngineGroup::count_rails() const {
   std::vector<uint32_t> counts;
   for (const GroupPeer& peer : context_.peers) {
     const auto rails = peer.link == nullptr ? std::vector<RailStatus>() : peer.link->rails();
-    counts.push_back(static_cast<uint32_t>(std::ranges::count_if(rails, is_up)));
+    counts.push_back(static_cast<uint32_t>(std::ranges::count_if(rails, &RailStatus::up)));
   }
   return counts;
 }

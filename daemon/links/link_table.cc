@@ -376,8 +376,7 @@ void LinkTable::on_rail_down(Link& link, const Connection& connection, const Rai
   PeerLink& peer = peer_of(link);
   const Rail& rail = rails_.find(const_cast<Connection*>(&connection))->second;
   const auto rails = link.rails();
-  const auto left = std::count_if(rails.begin(), rails.end(),
-                                  [](const RailStatus& r) { return r.state == RailStatus::State::kUp; });
+  const auto left = std::ranges::count_if(rails, &RailStatus::up);
   if (left == 0) dialer_.on_last_rail_lost(peer);
   if (lost.empty()) return;  // the link ends
   HDT_LOG_AT(user_.is_used(peer) ? LogLevel::kWarn : LogLevel::kInfo,

@@ -103,6 +103,7 @@ struct RailStatus {
   uint64_t corrupted = 0;         // received fragments whose checksum was wrong
   uint64_t bytes_per_second = 0;  // measured lately while it was busy; 0: not measured yet
   std::string last_error;         // the reason of the latest loss; unchanged by an end in order
+  bool up() const { return state == State::kUp; }
 };
 
 class Link;

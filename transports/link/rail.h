@@ -37,7 +37,7 @@ class Rail {
   std::string describe() const { return "rail " + status_.local_address + " -> " + status_.remote_address; }
   // When the link got it; the time limit of the peer's hello counts from here.
   int64_t added_ns() const { return added_ns_; }
-  bool up() const { return status_.state == RailStatus::State::kUp; }
+  bool up() const { return status_.up(); }
 
   // The peer's number of this rail, from its hello; nothing before.
   std::optional<uint32_t> peer_number;
