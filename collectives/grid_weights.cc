@@ -26,8 +26,8 @@ std::vector<int64_t> relative(std::span<const uint64_t> rates) {
   return all;
 }
 
-// What one column can carry within a time. All in units of kWeightUnits of D; `time` in those of D over the
-// fastest rate.
+// What one column can carry within a time. Amounts are in units of D / kWeightUnits. A time is in the units
+// that the fastest node needs for such an amount.
 class Column {
  public:
   Column(std::span<const int64_t> rates, Grid grid) : rates_(rates), grid_(grid) {}
@@ -54,7 +54,8 @@ class Column {
   }
 
  private:
-  // What the node carries beside its own contribution and result.
+  // What the node has time to carry, less D for its own contribution and result; below 0 if it cannot carry
+  // that.
   static int64_t beyond_own(int64_t time, int64_t rate) {
     return static_cast<int64_t>(static_cast<__int128>(time) * rate / kWeightUnits) - kWeightUnits;
   }

@@ -19,7 +19,7 @@
 
 namespace hdt::collectives {
 
-// Of as many nodes as rows * columns.
+// The shape of a grid of rows * columns nodes.
 struct Grid {
   int rows = 1;
   int columns = 1;
@@ -39,7 +39,8 @@ struct GridWeights {
 // only, so every node computes the same. Pure.
 GridWeights grid_weights(std::span<const uint64_t> rates);
 
-// T for each byte of D, in seconds; without `weights` of equal blocks, in the order of the nodes.
+// The time T in seconds for each byte of D. Without `weights` the blocks are equal, and the nodes stand in
+// their order.
 double grid_seconds_of_a_byte(const GridWeights& weights, std::span<const uint64_t> rates);
 
 }  // namespace hdt::collectives

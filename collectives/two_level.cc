@@ -56,7 +56,7 @@ class TwoLevelBuilder {
     const int place = column * grid_.rows + row;
     return problem_.places.empty() ? place : problem_.places[static_cast<size_t>(place)];
   }
-  // Of that column, as the owner in that row sees it.
+  // The stripe of that column, as its owner in that row sees it.
   Stripe stripe(int column, int row) const {
     const int first = column * grid_.rows;
     return {blocks_of(problem_, first, first + row), blocks_of(problem_, first + row, first + row + 1),
@@ -168,7 +168,7 @@ bool has_two_level(const Problem& problem) {
   return problem.what == Collective::kAllReduce && grid_of(problem.nodes).rows > 1;
 }
 
-// Of the node that needs most.
+// The scratch of the node that needs most.
 uint64_t two_level_scratch(const Problem& problem) {
   const Grid grid = grid_of(problem.nodes);
   uint64_t most = 0;

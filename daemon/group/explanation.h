@@ -27,7 +27,8 @@ struct Explanation {
   std::vector<uint32_t> weights;
   // Where the weights are from, by node: bytes a second of its links as they are now. Empty as `weights`.
   std::vector<uint64_t> rates;
-  // What the call would take with equal parts, in seconds as a candidate's; 0: `weights` is empty.
+  // Seconds that the call would take with equal parts, counted as those of a candidate. 0 if `weights` is
+  // empty.
   double equal_parts_s = 0;
 };
 

@@ -37,7 +37,7 @@ class RateChanges {
  public:
   using Parts = std::vector<ipc::LinkPart>;
   static constexpr uint64_t kNoCall = std::numeric_limits<uint64_t>::max();
-  // What the changes need of their group. Called from within the functions below.
+  // What the changes need of their group. RateChanges calls it from within the functions below.
   class Group {
    public:
     virtual ~Group() = default;
@@ -65,7 +65,7 @@ class RateChanges {
   uint64_t hold() const { return promise_.change > number_ ? promise_.hold : kNoCall; }
   // The rates as of the latest change. All whole at first.
   const Parts& parts() const { return parts_; }
-  // What is left of this node's link to `node`.
+  // Takes note of what is left of this node's link to `node`.
   void set_link(uint32_t node, ipc::LinkPart part, int64_t now_ns);
   // The node, or this one, has been started again, and both are connected.
   void on_back(uint32_t node, int64_t now_ns);

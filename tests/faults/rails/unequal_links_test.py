@@ -148,25 +148,25 @@ class UnequalLinks(unittest.TestCase):
         self.assertAlmostEqual(self.unequal.bound_s(second, (1, 1, 1, 0.75)), 2 * 3 / 3.75)
         self.assertAlmostEqual(self.unequal.bound_s(second, (1, 1, 0.25)), 4)
 
-    def test_a_row_has_the_times_the_bound_and_a_verdict(self):
-        done = subprocess.run([PROGRAM, "--build", BUILD, "--rows", "three", "--megabytes", "2", "--rounds",
-                               "1", "--iterations", "1"], capture_output=True, text=True, timeout=300,
+    def row_of_the_benchmark(self, name, iterations):
+        """The exit code and the line of one row of 2 MiB, in one round."""
+        done = subprocess.run([PROGRAM, "--build", BUILD, "--rows", name, "--megabytes", "2", "--rounds", "1",
+                               "--iterations", str(iterations)], capture_output=True, text=True, timeout=300,
                               check=False)
         self.assertIn(done.returncode, (0, 1), done)
         self.assertEqual(done.stderr, "")
         head, row = done.stdout.splitlines()
         self.assertEqual(head.split()[0], "row")
+        return done.returncode, row
+
+    def test_a_row_has_the_times_the_bound_and_a_verdict(self):
+        code, row = self.row_of_the_benchmark("three", 1)
         self.assertRegex(row, r"^three +(\d+\.\d{3} +){3}\d+\.\d% +\d+\.\d\d +85% of bound +(met|missed)"
                               r" +[+-]\d+\.\d% +15% +(met|missed)$")
-        self.assertEqual("missed" not in row, done.returncode == 0)
+        self.assertEqual("missed" not in row, code == 0)
 
     def test_the_row_of_counts_compares_them_with_equal_ones(self):
-        done = subprocess.run([PROGRAM, "--build", BUILD, "--rows", "counts", "--megabytes", "2", "--rounds",
-                               "1", "--iterations", "3"], capture_output=True, text=True, timeout=300,
-                              check=False)
-        self.assertIn(done.returncode, (0, 1), done)
-        self.assertEqual(done.stderr, "")
-        row = done.stdout.splitlines()[1]
+        _, row = self.row_of_the_benchmark("counts", 3)
         self.assertRegex(row, r"^counts +(\d+\.\d{3} +){3}\d+\.\d% +\d+\.\d\d +125% of equal +(met|missed)$")
 
 
