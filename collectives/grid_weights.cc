@@ -83,11 +83,10 @@ GridWeights grid_weights(std::span<const uint64_t> rates) {
   std::vector<uint64_t> sorted;
   for (const int node : result.places) sorted.push_back(rates[static_cast<size_t>(node)]);
   const std::vector<int64_t> shares = relative(sorted);
+  const auto rows = static_cast<size_t>(grid.rows);
   std::vector<Column> columns;
-  for (int column = 0; column < grid.columns; ++column) {
-    columns.emplace_back(
-        std::span(shares).subspan(static_cast<size_t>(column * grid.rows), static_cast<size_t>(grid.rows)),
-        grid);
+  for (size_t first = 0; first < shares.size(); first += rows) {
+    columns.emplace_back(std::span(shares).subspan(first, rows), grid);
   }
   // 2. The least time in which the stripes are all of the data. With equal blocks the slowest node carries
   //    less than twice the data, at a rate of at least 1.
@@ -106,14 +105,12 @@ GridWeights grid_weights(std::span<const uint64_t> rates) {
   }
   // 3. The stripes within that time, and the blocks within the stripes.
   const std::vector<uint32_t> lengths = levelled(kWeightUnits, stripes(most));
-  for (int column = 0; column < grid.columns; ++column) {
-    const uint32_t length = lengths[static_cast<size_t>(column)];
+  for (size_t column = 0; column < columns.size(); ++column) {
     std::vector<uint32_t> caps;
-    for (int row = 0; row < grid.rows; ++row) {
-      const int64_t rate = shares[static_cast<size_t>(column * grid.rows + row)];
-      caps.push_back(columns[static_cast<size_t>(column)].most(most, rate, length));
+    for (const int64_t rate : std::span(shares).subspan(column * rows, rows)) {
+      caps.push_back(columns[column].most(most, rate, lengths[column]));
     }
-    for (const uint32_t weight : levelled(length, caps)) result.weights.push_back(weight);
+    for (const uint32_t weight : levelled(lengths[column], caps)) result.weights.push_back(weight);
   }
   return result;
 }
