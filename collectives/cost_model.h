@@ -14,7 +14,7 @@
 //            slower), then latency_s (LogGP's L)
 //   engine   what carries both directions of a node's messages, where that is less than both ports can do at
 //            once (a thread that copies into sockets and out of them): for each message half of the time that
-//            the same bytes take both ways
+//            the same bytes take both ways on that link of the node which carries the most
 //
 // A message passes through the sender's port, the link and the receiver's port at the same time, not one
 // after the other. Its memory is the sender's again when it has left, or, if it is not copied, when the

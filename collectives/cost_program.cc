@@ -53,17 +53,27 @@ class ProgramBuilder {
     return measurements_.link_of ? measurements_.link_of(from, to) : measurements_.link;
   }
 
-  // A port is as fast as the fastest link of its node in that direction.
+  // A port is as fast as the fastest link of its node in that direction, and an engine as the link on which it
+  // carries the most both ways: what is slower on another link is that link or the peer.
   void measure_ports() {
     ports_.resize(program_.nodes);
     for (int from = 0; from < program_.nodes; ++from) {
       for (int to = 0; to < program_.nodes; ++to) {
         if (from == to) continue;
-        const double rate = link(from, to).bandwidth_bytes_s;
-        ports_[from].out = std::max(ports_[from].out, rate);
-        ports_[to].in = std::max(ports_[to].in, rate);
+        const LinkMeasurements way = link(from, to);
+        ports_[from].out = std::max(ports_[from].out, way.bandwidth_bytes_s);
+        ports_[to].in = std::max(ports_[to].in, way.bandwidth_bytes_s);
+        for (const int end : {from, to})
+          ports_[end].duplex = std::max(ports_[end].duplex, way.duplex_bytes_s);
       }
     }
+  }
+
+  // Half of the time that the bytes take both ways at once, and not more than the link alone needs: an engine
+  // that is not in use the other way is no limit.
+  uint64_t engine_time(int node, double bytes, uint64_t link) const {
+    if (ports_[node].duplex <= 0) return 0;
+    return std::min(link, picoseconds(bytes, 0.5e12 / ports_[node].duplex));
   }
 
   // The durations of a step. Every step costs the CPU its overhead.
@@ -88,10 +98,8 @@ class ProgramBuilder {
         result.link = picoseconds(bytes, 1e12 / way.bandwidth_bytes_s);
         result.latency = time_of(way.latency_s);
         result.receiver_port = picoseconds(bytes, 1e12 / ports_[step.peer].in);
-        // Half of the time that the bytes take both ways at once, and not more than the link alone
-        // needs: an engine that is not in use the other way is no limit.
-        if (way.duplex_bytes_s > 0)
-          result.engine = std::min(result.link, picoseconds(bytes, 0.5e12 / way.duplex_bytes_s));
+        result.sender_engine = engine_time(node, bytes, result.link);
+        result.receiver_engine = engine_time(step.peer, bytes, result.link);
         const uint64_t way_back = time_of(link(step.peer, node).latency_s);
         if (tells_outputs_ && step.to == Area::kOutput) result.told = way_back;
         if (bytes > static_cast<double>(measurements_.copied_bytes)) result.acknowledged = way_back;
@@ -147,10 +155,11 @@ class ProgramBuilder {
     program_.first_waiting.push_back(static_cast<uint32_t>(program_.waiting.size()));
   }
 
-  // Bytes per second in each direction.
+  // Bytes per second in each direction, and each way while both are in use (0: that is no limit).
   struct Port {
     double out = 0;
     double in = 0;
+    double duplex = 0;
   };
 
   const std::vector<std::vector<Step>>& lists_;
@@ -182,8 +191,8 @@ uint64_t busiest(const CostProgram& program) {
     if (step.kind != StepKind::kSend) continue;
     busy[nodes + step.node] += step.sender_port;
     busy[2 * nodes + step.peer] += step.receiver_port;
-    busy[3 * nodes + step.node] += step.engine;
-    busy[3 * nodes + step.peer] += step.engine;
+    busy[3 * nodes + step.node] += step.sender_engine;
+    busy[3 * nodes + step.peer] += step.receiver_engine;
   }
   return *std::max_element(busy.begin(), busy.end());
 }

@@ -20,7 +20,9 @@ struct TimedStep {
   uint64_t link = 0;     // from node to peer
   uint64_t latency = 0;  // after which the first byte is at the receiver's port
   uint64_t receiver_port = 0;
-  uint64_t engine = 0;  // of the sender and again of the receiver; 0: not a limit
+  // 0: not a limit
+  uint64_t sender_engine = 0;
+  uint64_t receiver_engine = 0;
   // The time from the start of the operation at which the receiver's message with the place of its
   // output is here; the send does not leave earlier.
   uint64_t told = 0;

@@ -2,10 +2,13 @@
 // events, a CPU runs the steps of its oldest chunk first, and events of the same time come in the order
 // in which they were foreseen. So a run has exactly one outcome.
 //
-// A send passes through these events: the CPU has run it (kRan), the message enters the port (transmit)
-// unless its peer has not begun the chunk, its first byte reaches the peer (kReached), its last byte has
-// arrived (kArrived), and the memory is the sender's again (kSent, which may come before or after the
-// arrival).
+// A send passes through these events: the CPU has run it (kRan), the message enters the port's queue (transmit)
+// unless its peer has not begun the chunk, port and link are free for it (kStarts), its first byte reaches the
+// peer (kReached), its last byte has arrived (kArrived), and the memory is the sender's again (kSent, which
+// may come before or after the arrival).
+//
+// The engine is taken when a message starts, not when it is queued: a message that is queued behind others of
+// its link would otherwise keep the engine from what arrives meanwhile.
 #include "collectives/cost_simulation.h"
 
 #include <algorithm>
@@ -32,6 +35,7 @@ using SmallestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 // The events in a task's life.
 enum class EventKind : uint8_t {
   kRan,      // the CPU has run the step
+  kStarts,   // port and link are free for the message
   kSent,     // the payload's memory is the sender's again
   kReached,  // its first byte has come to the receiver's port
   kArrived,  // its last byte is in the receiver's memory
@@ -134,6 +138,8 @@ class Simulation {
         nodes_[step(task).node].running = false;
         step(task).kind == StepKind::kSend ? transmit(task) : complete(task);
         return run_next(nodes_[step(task).node]);
+      case EventKind::kStarts:
+        return start(task);
       case EventKind::kSent:
         return complete(task);
       case EventKind::kReached:
@@ -144,21 +150,29 @@ class Simulation {
     }
   }
 
-  // The message enters the port when the port is free, and the link and the engine when they are free.
-  // The port is occupied from its own start; the link and the engine from theirs.
+  // The message enters the port when the port is free, and the link when that is free. The port is occupied
+  // from its own start, the link from its.
   void transmit(Task task) {
     const TimedStep& send = step(task);
     if (nodes_[send.peer].begun <= task.chunk) return nodes_[send.peer].held.push_back(task);
     uint64_t& port = nodes_[send.node].sends_until;
-    uint64_t& engine = nodes_[send.node].engine_until;
     uint64_t& link = link_until_[static_cast<size_t>(send.node) * nodes_.size() + send.peer];
     const uint64_t enters = std::max({now_, port, send.told});
-    const uint64_t starts = std::max({enters, link, engine});
+    const uint64_t starts = std::max(enters, link);
     port = enters + send.sender_port;
     link = starts + send.link;
-    if (send.engine != 0) engine = starts + send.engine;
-    if (send.acknowledged == 0) foresee(std::max(port, link), EventKind::kSent, task);
-    foresee(starts + send.latency, EventKind::kReached, task);
+    starts == now_ ? start(task) : foresee(starts, EventKind::kStarts, task);
+  }
+
+  // The engine carries the message when it is free.
+  void start(Task task) {
+    const TimedStep& send = step(task);
+    uint64_t& engine = nodes_[send.node].engine_until;
+    const uint64_t carried = send.sender_engine != 0 ? std::max(now_, engine) : now_;
+    if (send.sender_engine != 0) engine = carried + send.sender_engine;
+    // The link is not faster than the port, so it is what keeps the memory.
+    if (send.acknowledged == 0) foresee(carried + send.link, EventKind::kSent, task);
+    foresee(carried + send.latency, EventKind::kReached, task);
   }
 
   // The first byte is at the receiver's port. The last one has arrived when port and engine have carried
@@ -169,8 +183,8 @@ class Simulation {
     uint64_t& port = nodes_[send.peer].receives_until;
     uint64_t& engine = nodes_[send.peer].engine_until;
     port = std::max(now_, port) + send.receiver_port;
-    if (send.engine != 0) engine = std::max(now_, engine) + send.engine;
-    const uint64_t carried = send.engine != 0 ? engine : now_;
+    if (send.receiver_engine != 0) engine = std::max(now_, engine) + send.receiver_engine;
+    const uint64_t carried = send.receiver_engine != 0 ? engine : now_;
     foresee(std::max({port, carried, now_ + send.link}), EventKind::kArrived, task);
   }
 

@@ -1,9 +1,12 @@
 // cost_model_test.cc: times worked out by hand, and networks on which one thing only counts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
+#include <vector>
 
+#include "collectives/owner_weights.h"
 #include "tests/unit/collectives/cost_fixture.h"
 
 namespace hdt::collectives::testing {
@@ -104,6 +107,38 @@ TEST(CostModel, AnEngineThatCarriesBothDirectionsDelaysWhatCrosses) {
   EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 4, 8);
   bytes_only.link.duplex_bytes_s = 0.5e9;
   EXPECT_NEAR(microseconds(Algorithm::kRing, many, bytes_only), 64 * 8, 8);
+}
+
+// Links of which each carries as much both ways at once as one way. Many chunks, so that filling the pipeline
+// does not count.
+TEST(CostModel, AnEngineThatCarriesBothPortsIsNoLimit) {
+  for (const auto& rates :
+       {std::vector<double>{1e9, 1e9, 1e9, 1e9}, {1e9, 1e9, 2.5e8, 2.5e8}, {1e9, 1e9, 5e8}}) {
+    const auto nodes = static_cast<int>(rates.size());
+    Operation allreduce = operation(Collective::kAllReduce, nodes, 96 * kThousand, 512, 8);
+    const auto time = [&](Algorithm algorithm, double duplex) {
+      CostMeasurements measurements{{}, 0, kInfinite, kInfinite, {}};
+      measurements.link_of = [&](int from, int to) {
+        const double rate = std::min(rates[static_cast<size_t>(from)], rates[static_cast<size_t>(to)]);
+        return LinkMeasurements{10 * kMicro, rate, rate * duplex};
+      };
+      return microseconds(algorithm, allreduce, measurements);
+    };
+    std::vector<uint64_t> whole;
+    for (const double rate : rates) whole.push_back(static_cast<uint64_t>(rate));
+    const std::vector<uint32_t> weights = owner_weights(whole);
+    allreduce.pairwise_offsets = weighted_offsets(weights, 96 * kThousand);
+    const double slowest = *std::ranges::min_element(rates);
+    const double bytes = 4.0 * 96 * kThousand * 512 / kMicro;
+    const double ring = bytes * 2 * (nodes - 1) / nodes / slowest;
+    const double owners = bytes * seconds_of_a_byte(weights, whole);
+    for (const double duplex : {0.0, 1.0, 1.5}) {
+      EXPECT_NEAR(time(Algorithm::kRing, duplex), ring, 0.02 * ring) << nodes << " nodes, " << duplex;
+      EXPECT_NEAR(time(Algorithm::kPairwise, duplex), owners, 0.02 * owners) << nodes << " nodes, " << duplex;
+    }
+    // What is less than both ports is the limit of those that use both all the time.
+    EXPECT_NEAR(time(Algorithm::kRing, 0.8), ring / 0.8, 0.02 * ring) << nodes << " nodes";
+  }
 }
 
 TEST(CostModel, WhatIsNotCopiedIsTheSendersWhenItHearsOfTheArrival) {
