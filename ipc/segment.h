@@ -50,7 +50,7 @@ namespace hdt::ipc {
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
 // successor refuses memory of another version (kVersion).
-inline constexpr uint32_t kSegmentVersion = 17;
+inline constexpr uint32_t kSegmentVersion = 18;
 // The maximum of ranks in a group, and of ranks of a group on one node.
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
@@ -141,6 +141,9 @@ struct alignas(64) RankState {
   std::atomic<uint64_t> echo_ns{0};
   // Written by the daemon: 1 if the daemon is embedded in this rank's process.
   std::atomic<uint32_t> hosts{0};
+  // 1 + the processor on which a thread of this rank has last begun to wait; 0: not known
+  // (libclient/common/own_core.h). A hint.
+  std::atomic<uint32_t> processor{0};
   // For hdtctl status. The bytes of the buffers of this rank's collective calls that have ended, and how many
   // of them were copied on their way: the others were read and written where they are.
   std::atomic<uint64_t> buffer_bytes{0};

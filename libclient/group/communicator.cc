@@ -391,7 +391,7 @@ bool Communicator::try_progress() {
 // True if the call is complete. False: it was not begun, or, if `operation` is set, it was handed to the
 // queue and has to be waited for. The steps:
 // 1. Post.
-// 2. Look kQuietRounds times without having rung anybody.
+// 2. Look kQuietRounds times without having rung anybody, unless another rank is on this core.
 // 3. Ring the peers, which may sleep until this call is posted, and look on for as long as any waiter
 //    spins.
 // 4. If it is still not complete, or turns out to need more than one look, hand it to the queue.
@@ -408,11 +408,12 @@ bool Communicator::run_express(const ipc::Call& call, const void* send, void* re
     state = intranode_queue_->express_done(call, send, recv);
     return state != Express::kWaiting;
   };
-  const int quick = quick_rounds(access_.layout());
-  for (int i = 0; i < std::min(quick, kQuietRounds) && !look(); ++i) relax();
+  own_core_.publish();
+  const int quiet = own_core_.shared() ? 0 : std::min(quick_rounds(access_.layout()), kQuietRounds);
+  for (int i = 0; i < quiet && !look(); ++i) relax();
   if (state == Express::kWaiting) {
     access_.ring_peers();  // somebody may sleep until this call is posted
-    spin(quick, look);
+    spin(own_core_.quick_rounds(), look);
   }
   if (state == Express::kDone) return true;
   // Only now is there an allocation and a deadline: the call has lasted some tens of microseconds.
@@ -452,7 +453,7 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   {
     const Waiting waiting(waiters_);
     while (!operation.done()) {
-      if (spin(quick_rounds(access_.layout()), progressed)) continue;
+      if (spin(own_core_.quick_rounds(), progressed)) continue;
       const Sleeper sleeper(rank_state().doorbell);
       if (progressed()) continue;
       if (deadline.expired()) {

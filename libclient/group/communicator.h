@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 
+#include "libclient/common/own_core.h"
 #include "libclient/common/spin.h"
 #include "libclient/daemon_client/session.h"
 #include "libclient/group/deterministic_calls.h"
@@ -185,6 +186,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const CommunicatorOptions options_;
   std::atomic<int64_t> timeout_ms_;
   NodeAccess access_;
+  OwnCore own_core_{access_};
   // Guards the queues, answer_until_, departed_ and abandoned_. Held while this rank's part of an operation
   // is done: copying and reducing happen under it.
   mutable std::mutex mutex_;
