@@ -90,7 +90,7 @@ TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
     CostMeasurements measurements = random_measurements(random);
     const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
     const double before = predict(algorithm, op, measurements);
-    const uint64_t change = random() % 6;
+    const uint64_t change = random() % 7;
     if (change == 0) measurements.link.latency_s *= 2;
     if (change == 1) measurements.link.bandwidth_bytes_s /= 2;
     if (change == 2) measurements.step_overhead_s *= 2;
@@ -98,6 +98,12 @@ TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
     if (change == 4) op.chunks += 1;
     if (change == 5) {
       for (uint64_t& offset : op.chunk.block_offsets) offset *= 2;
+    }
+    if (change == 6) {
+      measurements.memory.assign(static_cast<size_t>(op.chunk.nodes),
+                                 {measurements.reduce_bytes_s, measurements.copy_bytes_s});
+      ASSERT_EQ(predict(algorithm, op, measurements), before) << "all alike, as one rate says";
+      measurements.memory[random() % measurements.memory.size()].reduce_bytes_s /= 8;
     }
     EXPECT_GE(predict(algorithm, op, measurements), 0.98 * before)
         << name_of(algorithm) << " " << name_of(op.chunk.what) << ", round " << round << ", change "
