@@ -101,15 +101,14 @@ Time time_of_all(std::span<const OwnerRates> rates) {
 
 // Between two nodes a link carries as much whatever its node owns, so only the engines count.
 std::vector<uint32_t> most_of_two(std::span<const OwnerRates> rates) {
-  const uint64_t first = rates[0].combine;
-  const uint64_t second = rates[1].combine;
+  Time time = time_of_all(rates);
+  if (rates[0].combine != 0 && rates[1].combine != 0)
+    time = std::max(time, Time{1, Wide{rates[0].combine} + rates[1].combine});
   std::vector<uint32_t> most(2, kWeightUnits);
-  if (first == 0 || second == 0) return most;
-  const Time time = std::max(Time{1, Wide{first} + second}, time_of_all(rates));
-  std::ranges::transform(rates, most.begin(), [&](const OwnerRates& each) {
-    return static_cast<uint32_t>(
-        std::min<Wide>(time.above * each.combine * kWeightUnits / time.below, kWeightUnits));
-  });
+  for (size_t node = 0; node < 2; ++node) {
+    const Wide units = time.above * rates[node].combine * kWeightUnits / time.below;
+    if (rates[node].combine != 0) most[node] = static_cast<uint32_t>(std::min<Wide>(units, kWeightUnits));
+  }
   return most;
 }
 

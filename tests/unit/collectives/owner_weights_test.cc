@@ -182,6 +182,8 @@ TEST(OwnerWeights, OfTwoNodesFollowTheirEngines) {
   // Only as far as the links do not take longer: 1 / 250 s, in which the slow engine combines 2 / 5.
   rates[1].link = 250;
   EXPECT_NEAR(owner_weights(rates)[0], kWeightUnits * 2 / 5, 1);
+  rates[1].combine = 0;
+  EXPECT_NEAR(owner_weights(rates)[0], kWeightUnits * 2 / 5, 1);
   rates[0].combine = 0;
   EXPECT_EQ(owner_weights(rates), std::vector<uint32_t>(2, kWeightUnits / 2));
 }
