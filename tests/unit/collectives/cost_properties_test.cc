@@ -105,7 +105,7 @@ TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
   }
 }
 
-TEST(CostProperties, SlowMemoryOfOneNodeTakesLongerAndThatOfAllAsLongAsOneRateSays) {
+TEST(CostProperties, MemoryOfAllAlikeTakesAsLongAsOneRateSaysAndSlowMemoryOfOneNodeLonger) {
   std::cout << "seed " << kSeed << "\n";
   std::mt19937_64 random(kSeed);
   for (int round = 0; round < 300; ++round) {
@@ -118,10 +118,8 @@ TEST(CostProperties, SlowMemoryOfOneNodeTakesLongerAndThatOfAllAsLongAsOneRateSa
     ASSERT_EQ(predict(algorithm, op, measurements), before) << "round " << round;
     MemoryMeasurements& slow = measurements.memory[random() % measurements.memory.size()];
     slow = {slow.reduce_bytes_s / 4, slow.copy_bytes_s / 4};
-    const double with_slow = predict(algorithm, op, measurements);
-    EXPECT_GE(with_slow, 0.98 * before) << name_of(algorithm) << ", round " << round;
-    measurements.memory.assign(measurements.memory.size(), slow);
-    EXPECT_LE(0.98 * with_slow, predict(algorithm, op, measurements)) << "round " << round;
+    EXPECT_GE(predict(algorithm, op, measurements), 0.98 * before)
+        << name_of(algorithm) << ", round " << round;
   }
 }
 
