@@ -19,7 +19,7 @@ using ipc::LinkRates;
 using ipc::NodeRates;
 using ipc::Order;
 
-// All links carry 1 GB/s; the memory of node 2 combines and copies as fast as is said.
+// All links carry 1 GB/s; the memory of node 2, or of the last of two, is as fast as is said.
 std::vector<NodeRates> slow_memory(uint32_t nodes, uint64_t bytes_s) {
   std::vector<NodeRates> table(nodes,
                                {{8'000'000'000, 8'000'000'000},
