@@ -7,7 +7,7 @@
 // in LogGP (Alexandrov, Ionescu, Schauser, Scheiman 1995), what a message occupies is kept apart from
 // what it only waits for:
 //   CPU      runs one step of its node at a time, those of the oldest chunk first: step_overhead_s (LogGP's
-//            o), and the time to combine or copy the bytes
+//            o), and the time to combine or copy the bytes in the memory of its node
 //   port     all NICs of a node as one: in each direction one message after the other, bytes / bandwidth
 //            (LogGP's G). It is as fast as the fastest link of its node
 //   link     from one node to another: bytes / its own bandwidth (slower than the port where the peer is
@@ -45,18 +45,27 @@ struct LinkMeasurements {
   double duplex_bytes_s = 0;  // each way, while both ways are in use; 0: as much as one way alone
 };
 
+// The speed of the memory of one node.
+struct MemoryMeasurements {
+  double reduce_bytes_s = 0;  // bytes of the result of combining two operands
+  double copy_bytes_s = 0;    // bytes that a kCopy step moves
+};
+
 // The speed of a network and its nodes. Rates are in bytes per second, above 0, and may be infinite; times
 // are in seconds and not negative. Values without sense give times without sense, but no undefined behaviour.
 struct CostMeasurements {
   LinkMeasurements link;       // of every pair of nodes, where link_of is not set
   double step_overhead_s = 0;  // of each step at the node that runs it
-  double reduce_bytes_s = 0;   // bytes of the result of combining two operands
-  double copy_bytes_s = 0;     // bytes that a kCopy step moves
+  // As in MemoryMeasurements: of every node, where `memory` is empty.
+  double reduce_bytes_s = 0;
+  double copy_bytes_s = 0;
   // For links that differ, by pair and direction; empty: all are `link`. Must be pure.
   std::function<LinkMeasurements(int from, int to)> link_of;
   // Messages of at most so many bytes are copied when they are sent. Longer ones stay in the sender's
   // memory until they have arrived and the acknowledgement is back.
   uint64_t copied_bytes = UINT64_MAX;
+  // By node, where they differ: one entry for each node, or none.
+  std::vector<MemoryMeasurements> memory = {};
 };
 
 // An operation as chunks of equal size, as the engine runs it.

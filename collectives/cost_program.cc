@@ -53,6 +53,11 @@ class ProgramBuilder {
     return measurements_.link_of ? measurements_.link_of(from, to) : measurements_.link;
   }
 
+  MemoryMeasurements memory(int node) const {
+    if (measurements_.memory.empty()) return {measurements_.reduce_bytes_s, measurements_.copy_bytes_s};
+    return measurements_.memory[static_cast<size_t>(node)];
+  }
+
   // A port is as fast as the fastest link of its node in that direction, and an engine as the link on which it
   // carries the most both ways: what is slower on another link is that link or the peer.
   void measure_ports() {
@@ -84,13 +89,13 @@ class ProgramBuilder {
       case StepKind::kRecv:
         break;
       case StepKind::kRecvReduce:
-        result.cpu += picoseconds(bytes, 1e12 / measurements_.reduce_bytes_s);
+        result.cpu += picoseconds(bytes, 1e12 / memory(node).reduce_bytes_s);
         break;
       case StepKind::kReduce:
-        result.cpu += picoseconds(bytes * step.gathered, 1e12 / measurements_.reduce_bytes_s);
+        result.cpu += picoseconds(bytes * step.gathered, 1e12 / memory(node).reduce_bytes_s);
         break;
       case StepKind::kCopy:
-        result.cpu += picoseconds(bytes, 1e12 / measurements_.copy_bytes_s);
+        result.cpu += picoseconds(bytes, 1e12 / memory(node).copy_bytes_s);
         break;
       case StepKind::kSend: {
         const LinkMeasurements way = link(node, step.peer);

@@ -56,6 +56,30 @@ Ratio time_of(std::span<const uint32_t> shares, std::span<const uint64_t> rates)
 
 }  // namespace
 
+// With the rate of an engine, too, max(w, 1 - w) / rate is the time of a reduce-scatter: no weight that is
+// compared here is above a half.
+std::vector<uint64_t> holder_rates(std::span<const OwnerRates> rates) {
+  constexpr double kLeastGain = 1.1;
+  std::vector<uint64_t> links;
+  std::vector<uint64_t> slower;
+  for (const OwnerRates& each : rates) {
+    links.push_back(each.link);
+    slower.push_back(each.combine == 0 ? each.link : std::min(each.link, each.combine));
+  }
+  if (slower == links) return links;
+  const auto seconds_of_both = [&](const std::vector<uint32_t>& weights) {
+    double sum = 0;
+    for (const auto* by : {&links, &slower}) {
+      const Ratio time = time_of(weights, *by);
+      sum += static_cast<double>(time.above) / static_cast<double>(time.below);
+    }
+    return sum;
+  };
+  const double otherwise = std::min(seconds_of_both(std::vector<uint32_t>(rates.size(), 1)),
+                                    seconds_of_both(holder_weights(links)));
+  return seconds_of_both(holder_weights(slower)) * kLeastGain <= otherwise ? slower : links;
+}
+
 std::vector<uint32_t> holder_weights(std::span<const uint64_t> rates) {
   const Ratio time = least_holding_time(rates);
   std::vector<uint32_t> least(rates.size());

@@ -1,5 +1,5 @@
-// holder_weights.h: how much of the data each node holds, where nodes have unequal links and the user may
-// choose: the blocks of a reduce-scatter and of an allgather.
+// holder_weights.h: how much of the data each node holds, where nodes have unequal links or memory and the
+// user may choose: the blocks of a reduce-scatter and of an allgather.
 //
 // In an allgather of D bytes the node that holds the fraction w of them receives D (1 - w) whatever the
 // algorithm is, and sends D w at least. So with b_i for the rates of the nodes' links, in each direction, an
@@ -16,7 +16,9 @@
 // all nodes, one after the other. A node sends everything once but what it is at the far end of, so it sends
 // D (1 - w) if it is the far end for as much as it holds. far_end_of() chooses the far ends like that. In a
 // reduce-scatter all messages go the other way: nodes send what they receive here, and receive what they send
-// here.
+// here. A node also combines what it receives, D (1 - w), at the rate r of its engine. So a reduce-scatter
+// takes D (1 - w) / min(b, r), and a node that combines slowly should hold more. But an allgather, in which
+// nothing is combined, may take longer for it.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +29,15 @@
 
 namespace hdt::collectives {
 
+// The rates by which holder_weights() is best for a program that makes a reduce-scatter for each allgather:
+// of the nodes' links, or of what is slower in each node, its link or its engine, if that makes the two
+// together faster by a tenth. All nodes compute the same. Pure.
+std::vector<uint64_t> holder_rates(std::span<const OwnerRates> rates);
+
 // The weights of the nodes in units, which add up to kWeightUnits; none is above a half, unless there is one
-// node. `rates`: of the nodes' links in bytes a second, at least one, within the limits of owner_weights.h; a
-// rate of 0 counts as 1. Where several weights take the least time, the most even ones. Integer arithmetic
-// only, so every node and rank computes the same. Pure.
+// node. `rates`: of the nodes in bytes a second (holder_rates()), at least one, within the limits of
+// owner_weights.h; a rate of 0 counts as 1. Where several weights take the least time, the most even ones.
+// Integer arithmetic only, so every node and rank computes the same. Pure.
 std::vector<uint32_t> holder_weights(std::span<const uint64_t> rates);
 
 // Whether blocks by these weights are faster than blocks by `shares` by enough to be used: a tenth, so that

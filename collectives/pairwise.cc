@@ -8,7 +8,8 @@
 // once, so both may be buffers of the user, and the same one.
 //
 // For allreduce any blocks will do. Node i sends and receives D (1 + w (n - 2)) of the operation's D bytes,
-// if its block is the fraction w of them: nodes with slow links get small blocks (owner_weights.h).
+// if its block is the fraction w of them: nodes with slow links or memory get small blocks
+// (owner_weights.h).
 #include "collectives/algorithms.h"
 
 namespace hdt::collectives {

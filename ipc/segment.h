@@ -5,7 +5,7 @@
 //   Header                      geometry (constant after creation), failure, the daemon's counter
 //   Member[ranks]               which node each rank is on
 //   MeetingPlace[nodes]         where each node's daemon can be met to make a group
-//   uint64_t[nodes]             the rates of the nodes' links (Segment::node_rates())
+//   uint64_t[nodes]             the rates of the nodes (Segment::node_rates())
 //   RankState[local_ranks]      one for each local rank: its calls, progress and doorbell
 //   MessageRing[2 * local * ranks]     message rings for point to point, control part
 //   CallDescriptor[local_ranks][kDescriptors], payloads     what ranks of one node call (call_descriptor.h);
@@ -316,9 +316,10 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Member* members() const { return reinterpret_cast<Member*>(base_ + layout_.members); }
   MeetingPlace* places() const { return reinterpret_cast<MeetingPlace*>(base_ + layout_.places); }
-  // The rate of each node's links in bytes a second, in the slower direction, as all nodes have agreed on
-  // when the group was made; 0: not known, as in a group of one node. The daemon writes them once, before it
-  // tells any rank that the group is made, so all ranks of the group find the same ones, always.
+  // The rates in bytes a second by which counts are suggested (collectives::holder_rates()): of each node's
+  // links, in the slower direction, or of its memory, as all nodes have agreed on when the group was made; 0:
+  // not known, as in a group of one node. The daemon writes them once, before it tells any rank that the
+  // group is made, so all ranks of the group find the same ones, always.
   std::span<uint64_t> node_rates() const {
     return {reinterpret_cast<uint64_t*>(base_ + layout_.node_rates), layout_.nodes};
   }

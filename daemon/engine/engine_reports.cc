@@ -123,7 +123,11 @@ nlohmann::json describe(const PeerLink& peer, const std::string& backend, const 
 // - by_chunk_size: the algorithm that would be picked without measurements.
 // - candidates: predicted_s in seconds, if it was predicted; left_out: why the algorithm is not taken.
 // - predicted_for: the call that stands for its kind; hand_over_s: what ranks add to each time, in seconds.
-// - owned: what part of each chunk every node combines, where the parts are unequal, by the nodes' names.
+// - owned: what part of each chunk every node combines, where the parts are unequal, by the nodes' names; and
+//   where that is from: the bytes a second of its links, those that its engine combines, and those that its
+//   ranks, if there are several, combine among themselves.
+// - equal_parts_s: what the call would take with equal parts; equal_parts_wait_for: the node for which all
+//   would wait then, and for what of it, its "links" or its "memory".
 // - chunks, chunk_bytes: how many chunks the call is cut into, and the bytes of the first.
 nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   const GroupContext& context = group.context();
@@ -165,10 +169,19 @@ nlohmann::json explain_call(EngineGroup& group, const ipc::Call& call) {
   json["why"] = explanation.why;
   for (size_t node = 0; node < explanation.weights.size(); ++node) {
     const double part = static_cast<double>(explanation.weights[node]) / collectives::kWeightUnits;
-    json["owned"].push_back(
-        {{"node", context.nodes[node].name}, {"part", part}, {"link_bytes_s", explanation.rates[node]}});
+    const collectives::OwnerRates& rates = explanation.rates[node];
+    nlohmann::json entry = {{"node", context.nodes[node].name},
+                            {"part", part},
+                            {"link_bytes_s", rates.link},
+                            {"combine_bytes_s", rates.combine}};
+    if (rates.local != 0) entry["local_bytes_s"] = rates.local;
+    json["owned"].push_back(entry);
   }
-  if (!explanation.weights.empty()) json["equal_parts_s"] = explanation.equal_parts_s;
+  if (!explanation.weights.empty()) {
+    json["equal_parts_s"] = explanation.equal_parts_s;
+    json["equal_parts_wait_for"] = {{"node", context.nodes[explanation.slowest_node].name},
+                                    {"of_it", explanation.waits_for_memory ? "memory" : "links"}};
+  }
   json["by_chunk_size"] = name_of(tuner.by_chunk_size(call));
   // Without measurements nothing is predicted.
   if (!tuner.predictions(call).empty()) {

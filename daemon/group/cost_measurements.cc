@@ -19,22 +19,18 @@ constexpr uint64_t kStepsOfATripNs = 4'000;
 // Nothing: some node or link was not measured. Then no node predicts, since the nodes that could would
 // choose other algorithms than those that cannot.
 std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::NodeRates> table) {
-  // The slowest node's memory rates count for all: a collective ends when its slowest node is done.
-  ipc::MemoryRates slowest{UINT64_MAX, UINT64_MAX};
+  collectives::CostMeasurements measurements;
   for (size_t node = 0; node < table.size(); ++node) {
     const ipc::NodeRates& rates = table[node];
     if (!rates.memory.measured() || rates.links.size() != table.size()) return std::nullopt;
     for (size_t peer = 0; peer < table.size(); ++peer) {
       if (peer != node && !rates.links[peer].measured()) return std::nullopt;
     }
-    slowest.copy_bytes_s = std::min(slowest.copy_bytes_s, rates.memory.copy_bytes_s);
-    slowest.reduce_bytes_s = std::min(slowest.reduce_bytes_s, rates.memory.reduce_bytes_s);
+    measurements.memory.push_back(
+        {static_cast<double>(rates.memory.reduce_bytes_s), static_cast<double>(rates.memory.copy_bytes_s)});
   }
-  collectives::CostMeasurements measurements;
   measurements.step_overhead_s = kStepOverheadS;
   measurements.copied_bytes = transport::kCopiedWriteBytes;
-  measurements.copy_bytes_s = static_cast<double>(slowest.copy_bytes_s);
-  measurements.reduce_bytes_s = static_cast<double>(slowest.reduce_bytes_s);
   // The function owns the table. A latency below the cost of the steps becomes 0.
   measurements.link_of = [table = std::move(table)](int from, int to) {
     const ipc::LinkRates& link = table[static_cast<size_t>(from)].links[static_cast<size_t>(to)];

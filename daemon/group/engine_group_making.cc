@@ -75,7 +75,7 @@ void EngineGroup::check_ready() {
 // Only now, before the ranks learn that the group is made. Ranks of different nodes would see a later change
 // at different calls, and would not come to the same counts (hdtSuggestCounts).
 void EngineGroup::publish_rates() {
-  std::ranges::copy(chunks_.tuner().rates(), context_.segment.node_rates().begin());
+  std::ranges::copy(chunks_.tuner().holder_rates(), context_.segment.node_rates().begin());
 }
 
 // By on_time(), while a rank waits for the group.

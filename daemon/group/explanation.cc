@@ -80,6 +80,9 @@ Explanation explain(Tuner& tuner, const Call& call, const std::string& group_cla
     for (size_t block = 0; block < weights.size(); ++block)
       all.weights[places.empty() ? block : static_cast<size_t>(places[block])] = weights[block];
     all.rates.assign(tuner.rates().begin(), tuner.rates().end());
+    const auto slowest = std::ranges::min_element(all.rates, {}, collectives::pace_of);
+    all.slowest_node = static_cast<size_t>(slowest - all.rates.begin());
+    all.waits_for_memory = collectives::pace_of(*slowest) < slowest->link;
     all.equal_parts_s = tuner.equal_parts_s(call, all.decision.algorithm) + hand_over_s;
   }
   // 1. Why it was picked, and what kept the configured algorithm from it.

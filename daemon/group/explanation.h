@@ -25,8 +25,13 @@ struct Explanation {
   // By node: the part of a chunk that it combines, in units of collectives::kWeightUnits. Empty: the parts
   // are equal, or they are the blocks of the nodes' ranks.
   std::vector<uint32_t> weights;
-  // Where the weights are from, by node: bytes a second of its links as they are now. Empty as `weights`.
-  std::vector<uint64_t> rates;
+  // Where the weights are from, by node: of its links as they are now, its engine and its ranks. Empty as
+  // `weights`.
+  std::vector<collectives::OwnerRates> rates;
+  // With equal parts, all would wait for this node, which gets less for that: for its memory, as its engine
+  // combines, or for its links. Without meaning if `weights` is empty.
+  size_t slowest_node = 0;
+  bool waits_for_memory = false;
   // Seconds that the call would take with equal parts, counted as those of a candidate. 0 if `weights` is
   // empty.
   double equal_parts_s = 0;

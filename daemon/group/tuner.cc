@@ -6,40 +6,47 @@
 #include <bit>
 
 #include "collectives/holder_weights.h"
-#include "collectives/owner_weights.h"
 #include "ipc/buffer_use.h"
 
 namespace hdt::daemon {
 
 namespace {
 
-// The rate of each node in bytes a second: that of its fastest link, in the slower direction. The cost model
-// takes the fastest link for the node's port, too.
-std::vector<uint64_t> port_rates(const collectives::CostMeasurements& measurements, uint32_t nodes) {
-  std::vector<uint64_t> rates;
-  const auto bounded = [](double rate) {
-    return static_cast<uint64_t>(
-        std::clamp(rate, 0.0, static_cast<double>(collectives::kHighestWeightedRate)));
-  };
-  for (uint32_t node = 0; node < nodes; ++node) {
-    uint64_t out = 0;
-    uint64_t in = 0;
-    for (uint32_t peer = 0; peer < nodes; ++peer) {
-      if (peer == node) continue;
-      const auto to = [&](uint32_t from, uint32_t at) {
-        return bounded(measurements.link_of(static_cast<int>(from), static_cast<int>(at)).bandwidth_bytes_s);
-      };
-      out = std::max(out, to(node, peer));
-      in = std::max(in, to(peer, node));
-    }
-    rates.push_back(std::min(out, in));
+uint64_t bounded(double rate) {
+  return static_cast<uint64_t>(std::clamp(rate, 0.0, static_cast<double>(collectives::kHighestWeightedRate)));
+}
+
+// The rate of a node's links in bytes a second: that of the fastest one, in the slower direction. The cost
+// model takes the fastest link for the node's port, too.
+uint64_t port_rate(const collectives::CostMeasurements& measurements, uint32_t nodes, uint32_t node) {
+  uint64_t out = 0;
+  uint64_t in = 0;
+  for (uint32_t peer = 0; peer < nodes; ++peer) {
+    if (peer == node) continue;
+    const auto to = [&](uint32_t from, uint32_t at) {
+      return bounded(measurements.link_of(static_cast<int>(from), static_cast<int>(at)).bandwidth_bytes_s);
+    };
+    out = std::max(out, to(node, peer));
+    in = std::max(in, to(peer, node));
   }
-  return rates;
+  return std::min(out, in);
+}
+
+// The bytes of a call in a second that the ranks of a node copy in, combine among themselves and copy out.
+// Each rank copies all of its own, combines its share, and does so on its own thread; memory is taken to be
+// as fast for all at once as for one. 0, no limit: a node of one rank combines nothing, and its buffers may
+// be in place.
+uint64_t local_rate(const collectives::MemoryMeasurements& memory, uint64_t ranks) {
+  if (ranks < 2) return 0;
+  const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  const double seconds = 2 / memory.copy_bytes_s + share / memory.reduce_bytes_s;
+  return std::max<uint64_t>(bounded(1 / seconds), 1);
 }
 
 }  // namespace
 
 using collectives::Algorithm;
+using collectives::OwnerRates;
 using ipc::by_blocks;
 using ipc::Call;
 using ipc::Layout;
@@ -79,22 +86,37 @@ Tuner::Tuner(const Layout& layout, const Order& order, std::optional<Algorithm> 
 void Tuner::set_measurements(std::optional<collectives::CostMeasurements> measurements) {
   measurements_ = std::move(measurements);
   predictions_.clear();
-  set_rates({});
-  if (!measurements_ || layout_.nodes > collectives::kMostWeightedNodes) return;
-  set_rates(port_rates(*measurements_, layout_.nodes));
+  const bool usable = measurements_ && layout_.nodes <= collectives::kMostWeightedNodes;
+  set_rates(usable ? measured_rates() : std::vector<OwnerRates>());
 }
 
-void Tuner::set_rates(std::vector<uint64_t> rates) {
+std::vector<OwnerRates> Tuner::measured_rates() const {
+  std::vector<OwnerRates> rates;
+  for (uint32_t node = 0; node < layout_.nodes; ++node) {
+    const auto& memory = measurements_->memory[node];
+    const uint64_t ranks = order_.first_position[node + 1] - order_.first_position[node];
+    // An engine that was measured combines something.
+    rates.push_back({.link = port_rate(*measurements_, layout_.nodes, node),
+                     .combine = std::max<uint64_t>(bounded(memory.reduce_bytes_s), 1),
+                     .local = local_rate(memory, ranks)});
+  }
+  return rates;
+}
+
+void Tuner::set_rates(std::vector<OwnerRates> rates) {
   rates_ = std::move(rates);
+  holder_rates_.clear();
   weights_.clear();
   holders_.clear();
   grid_ = {};
-  if (rates_.size() < 3) return;  // of two nodes equal parts are the best, and both ends of a chain are given
+  if (rates_.size() < 2) return;
   weights_ = collectives::owner_weights(rates_);
   if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
-  holders_ = collectives::holder_weights(rates_);
+  holder_rates_ = collectives::holder_rates(rates_);
+  if (rates_.size() < 3) return;  // both ends of a chain of two nodes are given
+  holders_ = collectives::holder_weights(holder_rates_);
   const std::vector<uint32_t> equal(rates_.size(), 1);
-  if (!collectives::holders_gain(holders_, equal, rates_)) holders_.clear();
+  if (!collectives::holders_gain(holders_, equal, holder_rates_)) holders_.clear();
   if (collectives::grid_of(static_cast<int>(rates_.size())).rows == 1) return;
   grid_ = collectives::grid_weights(rates_);
   const double gain =

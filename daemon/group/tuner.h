@@ -8,8 +8,8 @@
 // 1. the configured algorithm, if the call can take it;
 // 2. the ring, which is a chain, for a part of a call by counts (Call::part): the parts of all roots are
 //    under way at once, and chains load the nodes least;
-// 3. the ring for a call in place, but where nodes have unequal links: pairwise could run it, too, but
-//    gains nothing between equal ones;
+// 3. the ring for a call in place, but where nodes have unequal links or memory: pairwise could run it, too,
+//    but gains nothing between equal ones;
 // 4. the algorithm that the cost model predicts to be the fastest, among those that the call can take;
 // 5. without measurements, the choice by the size of a chunk (select_algorithm()).
 //
@@ -34,7 +34,7 @@
 
 namespace hdt::daemon {
 
-// Unequal parts must be faster than equal ones by at least this much, so that links that are alike, but were
+// Unequal parts must be faster than equal ones by at least this much, so that nodes that are alike, but were
 // not measured alike, are used alike. The same holds for other parts while a group runs.
 inline constexpr double kLeastGainOfParts = 1.1;
 
@@ -88,9 +88,9 @@ class Tuner {
   // "auto".
   Tuner(const ipc::Layout& layout, const ipc::Order& order, std::optional<collectives::Algorithm> configured);
 
-  // Sets the measurements that all nodes have agreed on. Nothing: some node has not measured something,
-  // or the group has more than kMostMeasuredNodes nodes. Called before the first decide(), since
-  // predictions are kept.
+  // Sets the measurements that all nodes have agreed on (cost_measurements()). Nothing: some node has not
+  // measured something, or the group has more than kMostMeasuredNodes nodes. Called before the first
+  // decide(), since predictions are kept.
   void set_measurements(std::optional<collectives::CostMeasurements> measurements);
 
   // The algorithm of a call, which must be valid (ipc::validate()). May take milliseconds for the
@@ -101,8 +101,11 @@ class Tuner {
   std::span<const uint32_t> weights_of(const ipc::Call& call, collectives::Algorithm algorithm) const;
   // The parts of calls that may have unequal ones; empty: they have equal ones, too.
   std::span<const uint32_t> weights() const { return weights_; }
-  // By node: the rate of its links in bytes a second, from which the weights are; empty without measurements.
-  std::span<const uint64_t> rates() const { return rates_; }
+  // By node: what its links, its engine and its ranks do in a second, from which the weights are; empty
+  // without measurements.
+  std::span<const collectives::OwnerRates> rates() const { return rates_; }
+  // By node: the rates by which counts are suggested; empty without measurements.
+  std::span<const uint64_t> holder_rates() const { return holder_rates_; }
   // Seconds that the call would take by that algorithm with equal parts, from daemon to daemon; 0 without
   // measurements.
   double equal_parts_s(const ipc::Call& call, collectives::Algorithm algorithm) const;
@@ -123,7 +126,9 @@ class Tuner {
 
  private:
   // Sets the rates, and what follows from them.
-  void set_rates(std::vector<uint64_t> rates);
+  void set_rates(std::vector<collectives::OwnerRates> rates);
+  // What the nodes' links, engines and ranks do.
+  std::vector<collectives::OwnerRates> measured_rates() const;
   // The far end of the chain for one chunk of a part (Problem::far_end).
   int far_end_of(const ipc::Call& call, const ipc::Chunk& chunk, int root) const;
 
@@ -133,7 +138,8 @@ class Tuner {
   std::optional<collectives::CostMeasurements> measurements_;
   // The typical call as the engine would run it.
   collectives::Operation operation_of(const ipc::Call& typical) const;
-  std::vector<uint64_t> rates_;
+  std::vector<collectives::OwnerRates> rates_;
+  std::vector<uint64_t> holder_rates_;
   // By node, in units of kWeightUnits; empty where equal parts are about as fast.
   std::vector<uint32_t> weights_;
   // The same for two-level, and the places of the nodes.

@@ -25,7 +25,7 @@ struct CheckNote {
     const auto measurements = daemon::cost_measurements(std::vector(n.rates.links.size(), n.rates));
     if (!measurements || n.rates.links.size() < 2) return;
     const collectives::LinkMeasurements link = measurements->link_of(0, 1);
-    HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->copy_bytes_s));
+    HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->memory[0].copy_bytes_s));
   }
   void operator()(const RateChangeMessage& n) const {
     const auto sound = [](ipc::LinkPart part) { return part >= 1 && part <= ipc::kWholeLink; };

@@ -191,7 +191,7 @@ void read_journal(const Segment& segment, const Memory& memory) {
     if (const auto measurements =
             agreed->rates.empty() ? std::nullopt : daemon::cost_measurements(agreed->rates)) {
       const collectives::LinkMeasurements link = measurements->link_of(0, static_cast<int>(layout.nodes) - 1);
-      HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->reduce_bytes_s));
+      HDT_HOLDS(std::isfinite(link.latency_s) && std::isfinite(measurements->memory[0].reduce_bytes_s));
     }
   }
   const auto promised = journal.promised();

@@ -30,11 +30,19 @@ std::string explain_table(const nlohmann::json& all) {
   text += fmt::format("\nconfigured: {}\npicked: {}\nwhy: {}\n", text_at(all, "configured"),
                       all.at("picked").is_null() ? "none" : text_at(all, "picked"), text_at(all, "why"));
   if (all.contains("owned")) {
-    text += "parts that the nodes combine, by the rates of their links:";
-    for (const auto& node : list_at(all, "owned"))
-      text += fmt::format(" {} {:.1f} % ({}/s)", text_at(node, "node"), 100 * number_at(node, "part"),
-                          bytes(number_at(node, "link_bytes_s")));
-    text += fmt::format("\nwith equal parts: {}\n", time(number_at(all, "equal_parts_s")));
+    text += "parts that the nodes combine, by the rates of links and memory:\n";
+    for (const auto& node : list_at(all, "owned")) {
+      text += fmt::format("   {:<20} {:>5.1f} %, links {}/s, combines {}/s", text_at(node, "node"),
+                          100 * number_at(node, "part"), bytes(number_at(node, "link_bytes_s")),
+                          bytes(number_at(node, "combine_bytes_s")));
+      if (node.contains("local_bytes_s"))
+        text += fmt::format(", its ranks {}/s", bytes(number_at(node, "local_bytes_s")));
+      text += "\n";
+    }
+    const auto& slowest = all.at("equal_parts_wait_for");
+    text += fmt::format("with equal parts: {}, as all wait for the {} of {}\n",
+                        time(number_at(all, "equal_parts_s")), text_at(slowest, "of_it"),
+                        text_at(slowest, "node"));
   }
   // A group of one node has no algorithms between nodes.
   if (list_at(all, "candidates").empty()) return text;

@@ -396,9 +396,11 @@ HDT_API hdtResult_t hdtReduceScatterV(const void* sendbuf, void* recvbuf, const 
  * A node with a slow link has less to receive of an allgather the more it holds, so its ranks get more.
  * With n nodes, the rates b of their links in bytes a second, and the fractions w that they hold, each of
  * the two calls takes D max(w, 1 - w) / b seconds for D bytes, where the maximum is that over the nodes.
- * The counts are those with the least time, and of these the most even ones; ranks of one node share its
- * fraction equally. With links of 1, 1, 1 and 0.5 and a rank on each node the fractions are 1/6, 1/6, 1/6
- * and 1/2, and the calls take two thirds of the time that equal counts take.
+ * A reduce-scatter takes longer where a node combines at a rate below b: that rate stands for b then, if the
+ * two calls together are faster by a tenth with it. The counts are those with the least time, and of these
+ * the most even ones; ranks of one node share its fraction equally. With links of 1, 1, 1 and 0.5 and a rank
+ * on each node the fractions are 1/6, 1/6, 1/6 and 1/2, and the calls take two thirds of the time that equal
+ * counts take.
  *
  * The counts are equal, as far as `count` can be divided, where others would gain less than a tenth, where
  * the rates are not known (on one node, or with more than 32 nodes), and in deterministic groups. The

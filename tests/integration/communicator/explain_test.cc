@@ -5,12 +5,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tests/integration/communicator/rank_threads.h"
+#include "tests/integration/communicator/example_run.h"
 
 namespace hdt::testing {
 namespace {
@@ -144,6 +145,70 @@ TEST(Figures, AreKeptAndUsedAgainByTheNextDaemon) {
     EXPECT_GT(figures["memory"]["copy_bytes_s"].get<uint64_t>(), 0U);
     EXPECT_TRUE(run == 0 || contents(file) == kept) << "nothing is measured twice";
     kept = contents(file);
+  }
+}
+
+// What each daemon would have measured: links that are alike, and memory of node 1 that combines and copies
+// 20 MB/s.
+void write_slow_memory(const TemporaryFolder& states) {
+  for (int node = 0; node < Nodes::kNodes; ++node) {
+    const uint64_t memory = node == 1 ? 20'000'000 : 8'000'000'000;
+    nlohmann::json all = {{"format", 2},
+                          {"memory", {{"copy_bytes_s", memory}, {"reduce_bytes_s", memory}}},
+                          {"links", nlohmann::json::array()}};
+    for (int peer = 0; peer < Nodes::kNodes; ++peer) {
+      if (peer == node) continue;
+      all["links"].push_back({{"node", "n" + std::to_string(peer)},
+                              {"engine", 0},
+                              {"latency_ns", 20'000},
+                              {"bytes_s", 1'000'000'000},
+                              {"duplex_bytes_s", 1'000'000'000}});
+    }
+    const std::string folder = states.file(std::to_string(node));
+    std::filesystem::create_directory(folder);
+    std::ofstream(folder + "/measurements.json") << all;
+  }
+}
+
+// Node 1 owns w, with T = w 2 / 0.02 = 1 + (1 - w) / 2 in ns a byte: w = 1.5 / 100.5.
+TEST(SlowMemory, OwnsLittleAndEveryValueIsRight) {
+  const TemporaryFolder states;
+  write_slow_memory(states);
+  const Nodes nodes({}, states.path());
+  with_group(nodes, {0, 1, 2}, [&] {
+    const auto large = explained(nodes, {"allreduce", "64M"});
+    ASSERT_EQ(large["picked"], "pairwise") << large;
+    EXPECT_EQ(large["equal_parts_wait_for"], nlohmann::json({{"node", "n1"}, {"of_it", "memory"}}));
+    const auto& owned = large["owned"];
+    ASSERT_EQ(owned.size(), 3U);
+    EXPECT_EQ(owned[1]["node"], "n1");
+    EXPECT_EQ(owned[1]["combine_bytes_s"], 20'000'000);
+    EXPECT_EQ(owned[1]["link_bytes_s"], 1'000'000'000);
+    EXPECT_NEAR(owned[1]["part"].get<double>(), 1.5 / 100.5, 1e-3);
+    EXPECT_NEAR(owned[0]["part"].get<double>(), owned[2]["part"].get<double>(), 1e-3);
+    EXPECT_GT(large["equal_parts_s"].get<double>(), 10 * large["candidates"][0]["predicted_s"].get<double>());
+    const ProgramRun table = explain(nodes, {"allreduce", "64M", "--group", "default"});
+    EXPECT_THAT(table.output,
+                AllOf(HasSubstr("combines 19.1 MiB/s"), HasSubstr(", as all wait for the memory of n1")));
+  });
+  // Again with two ranks on a node, which combine among themselves.
+  for (const Placement& placement : {Placement{0, 1, 2}, Placement{0, 0, 1, 2}}) {
+    nodes.run(placement, [&](Rank& self) {
+      for (unsigned salt = 0; salt < 8; ++salt) {
+        const Example example{Operation::kAllReduce,
+                              salt < 4 ? HDT_INT32 : HDT_BFLOAT16,
+                              HDT_SUM,
+                              salt % 2 == 0,
+                              1'000'003,
+                              0,
+                              salt,
+                              salt % 4 < 2};
+        ExampleRun run(example, self);
+        run.start(nullptr);
+        run.verify();
+        HDT_EXPECT(hdtBarrier(self.comm, nullptr));
+      }
+    });
   }
 }
 

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdlib>
 #include <latch>
+#include <map>
 #include <thread>
 
 namespace hdt::testing {
@@ -25,7 +26,7 @@ Nodes& Nodes::instance() {
   return nodes;
 }
 
-Nodes::Nodes(std::vector<std::string> flags) {
+Nodes::Nodes(std::vector<std::string> flags, const std::string& states) {
   // The buffers of one call are those of the next. The C library would give the large ones back to the
   // kernel, and a quarter of the time of communicator_test would go into taking them again.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -36,7 +37,9 @@ Nodes::Nodes(std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--class.default.backends", backend});
   }
   for (int node = 0; node < kNodes; ++node) {
-    nodes_.push_back(std::make_unique<NodeProcess>(folder_, node, flags));
+    std::map<std::string, std::string> environment;
+    if (!states.empty()) environment["HDT_NODE_STATE_FOLDER"] = states + "/" + std::to_string(node);
+    nodes_.push_back(std::make_unique<NodeProcess>(folder_, node, flags, environment));
   }
   ::setenv("HDT_SOCKET", socket(0).c_str(), 1);
 }

@@ -29,8 +29,9 @@ class Nodes {
   // That all tests of a program share.
   static Nodes& instance();
   static constexpr int kNodes = 3;
-  // Every hdtcommd gets the flags. HDT_TEST_BACKEND: the one backend that they use.
-  explicit Nodes(std::vector<std::string> flags = {});
+  // Every hdtcommd gets the flags, and keeps its state in the folder `states`/NODE, if there is one.
+  // HDT_TEST_BACKEND: the one backend that they use.
+  explicit Nodes(std::vector<std::string> flags = {}, const std::string& states = "");
   const std::string& socket(int node) const { return nodes_[static_cast<size_t>(node)]->socket(); }
 
   // Makes a group, runs `body` in every rank's thread, and leaves the group.

@@ -65,6 +65,35 @@ TEST(CostModel, ChunksFollowOneAnotherAsManyAsMayBeInFlight) {
   EXPECT_NEAR(microseconds(Algorithm::kRing, one_at_a_time, kByHand), 16 + 4 + 10 + 1, 1e-5);
 }
 
+// Node 0 is the root of the reduce, and combines 4,000 bytes in 4 us. Nobody waits for memory at node 1.
+TEST(CostModel, EachNodeCombinesAndCopiesAtItsOwnRate) {
+  const Operation reduce = operation(Collective::kReduce, 2, kThousand);
+  CostMeasurements measurements = kByHand;
+  measurements.memory = {{1e9, 4e9}, {2e9, 4e9}};
+  EXPECT_NEAR(microseconds(Algorithm::kRing, reduce, measurements), 1 + 4 + 10 + (1 + 4), 1e-5);
+  measurements.memory = {{2e9, 4e9}, {1e6, 1e6}};
+  EXPECT_NEAR(microseconds(Algorithm::kRing, reduce, measurements), 1 + 4 + 10 + (1 + 2), 1e-5);
+  const Operation alone = operation(Collective::kAllReduce, 1, kThousand);
+  measurements.memory = {{2e9, 1e9}};
+  EXPECT_NEAR(microseconds(Algorithm::kRing, alone, measurements), 1 + 4, 1e-5);
+}
+
+// Blocks of 1,000, 1,000 and 2,000 bytes go to their owners in no time, and are combined there with two
+// contributions.
+TEST(CostModel, AGatheredReductionTakesItsOwnersMemory) {
+  Operation op = operation(Collective::kAllReduce, 3, kThousand);
+  op.pairwise_offsets = {0, 250, 500, 1000};
+  CostMeasurements measurements = kByHand;
+  measurements.link = {0, kInfinite};
+  measurements.step_overhead_s = 0;
+  measurements.memory = {{1e9, 1e9}, {2e9, 1e9}, {1e9, 1e9}};
+  EXPECT_NEAR(microseconds(Algorithm::kPairwise, op, measurements), 4, 1e-5);
+  measurements.memory[0].reduce_bytes_s = 1e8;
+  EXPECT_NEAR(microseconds(Algorithm::kPairwise, op, measurements), 20, 1e-5);
+  op.pairwise_offsets = {0, 0, 500, 1000};
+  EXPECT_NEAR(microseconds(Algorithm::kPairwise, op, measurements), 4, 1e-5);
+}
+
 TEST(CostModel, ASlowLinkDelaysItsOwnMessagesOnly) {
   CostMeasurements measurements = kByHand;
   measurements.link_of = [](int from, int to) {

@@ -105,6 +105,24 @@ TEST(CostProperties, MoreWorkAndSlowerPartsTakeLonger) {
   }
 }
 
+TEST(CostProperties, MemoryOfAllAlikeTakesAsLongAsOneRateSaysAndSlowMemoryOfOneNodeLonger) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    const Operation op = random_operation(random);
+    CostMeasurements measurements = random_measurements(random);
+    const auto algorithm = static_cast<Algorithm>(random() % kAlgorithmCount);
+    const double before = predict(algorithm, op, measurements);
+    measurements.memory.assign(static_cast<size_t>(op.chunk.nodes),
+                               {measurements.reduce_bytes_s, measurements.copy_bytes_s});
+    ASSERT_EQ(predict(algorithm, op, measurements), before) << "round " << round;
+    MemoryMeasurements& slow = measurements.memory[random() % measurements.memory.size()];
+    slow = {slow.reduce_bytes_s / 4, slow.copy_bytes_s / 4};
+    EXPECT_GE(predict(algorithm, op, measurements), 0.98 * before)
+        << name_of(algorithm) << ", round " << round;
+  }
+}
+
 TEST(CostProperties, LongOperationsTakeAboutWhatTheirChunksTakeSimulated) {
   for (int i = 0; i < kAlgorithmCount; ++i) {
     for (const int nodes : {2, 3, 8, 12, 40}) {

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <random>
 
-#include "collectives/owner_weights.h"
 #include "tests/unit/collectives/problems.h"
 
 namespace hdt::collectives::testing {
@@ -16,9 +15,14 @@ namespace {
 
 const uint64_t kGridSeed = std::random_device{}();
 
-std::vector<uint64_t> random_rates(std::mt19937_64& random, int nodes) {
-  std::vector<uint64_t> rates;
-  for (int node = 0; node < nodes; ++node) rates.push_back(1'000'000 * (1 + random() % 8));
+// Of links alone, or of links and engines, so that either may be what limits a node.
+std::vector<OwnerRates> random_rates(std::mt19937_64& random, int nodes, bool engines) {
+  std::vector<OwnerRates> rates;
+  for (int node = 0; node < nodes; ++node) {
+    const uint64_t link = 1'000'000 * (1 + random() % 8);
+    const uint64_t combine = 500'000 * (1 + random() % 8);
+    rates.push_back({.link = link, .combine = engines ? combine : 0});
+  }
   return rates;
 }
 
@@ -42,8 +46,8 @@ TEST(Grids, AreNearlySquareAndOnlyWhereThereAreMany) {
 }
 
 TEST(GridWeights, OneSlowNodeCostsMostOfTheWorkOfItsColumn) {
-  std::vector<uint64_t> rates(64, 1'000'000'000);
-  rates[37] = 500'000'000;
+  std::vector<OwnerRates> rates(64, {.link = 1'000'000'000});
+  rates[37].link = 500'000'000;
   const GridWeights best = grid_weights(rates);
   EXPECT_EQ(best.places.front(), 37);
   EXPECT_EQ(std::accumulate(best.weights.begin(), best.weights.end(), 0U), kWeightUnits);
@@ -56,17 +60,37 @@ TEST(GridWeights, OneSlowNodeCostsMostOfTheWorkOfItsColumn) {
   EXPECT_NEAR(grid_seconds_of_a_byte({}, rates) * 1e9, 2 * (2 - 2.0 / 64), 1e-9);
 }
 
+// Its stripe is what it can combine in that time; with equal blocks all would wait for it.
+TEST(GridWeights, ASlowEngineHasAShortStripe) {
+  std::vector<OwnerRates> rates(16, {.link = 1'000'000'000, .combine = 8'000'000'000});
+  rates[5].combine = 100'000'000;
+  const GridWeights best = grid_weights(rates);
+  EXPECT_EQ(best.places.front(), 5);
+  const double time = grid_seconds_of_a_byte(best, rates) * 1e9;
+  EXPECT_NEAR(grid_seconds_of_a_byte({}, rates) * 1e9, 15.0 / 16 * 10, 1e-9);
+  EXPECT_LT(time, 2 + 1.0 / 3);
+  const uint32_t stripe = std::accumulate(best.weights.begin(), best.weights.begin() + 4, 0U);
+  EXPECT_NEAR(stripe * 3.0 / kWeightUnits, time / 10, 1e-3);
+  EXPECT_EQ(best.weights.front(), 0U);
+  // Where the ranks of another node take longer than that, parts are as even as this allows.
+  rates[9].local = 50'000'000;
+  EXPECT_EQ(grid_weights(rates).weights, std::vector<uint32_t>(16, kWeightUnits / 16));
+  EXPECT_EQ(grid_seconds_of_a_byte(grid_weights(rates), rates), 1 / 5e7);
+}
+
 TEST(GridWeights, OfEqualNodesAreEqual) {
-  const GridWeights best = grid_weights(std::vector<uint64_t>(16, 7));
-  for (const uint32_t weight : best.weights) EXPECT_EQ(weight, kWeightUnits / 16);
+  for (const OwnerRates& rates : {OwnerRates{.link = 7}, OwnerRates{7, 2, 5}, OwnerRates{7, 100, 1}}) {
+    const GridWeights best = grid_weights(std::vector<OwnerRates>(16, rates));
+    for (const uint32_t weight : best.weights) EXPECT_NEAR(weight, kWeightUnits / 16, 1);
+  }
 }
 
 // Against blocks at random, and against the best ones with a little moved from one place to another.
 TEST(GridWeights, NoneAreFaster) {
   std::mt19937_64 random(kGridSeed);
   for (const int nodes : {12, 14, 16, 24, 64}) {
-    for (int round = 0; round < 20; ++round) {
-      const std::vector<uint64_t> rates = random_rates(random, nodes);
+    for (int round = 0; round < 40; ++round) {
+      const std::vector<OwnerRates> rates = random_rates(random, nodes, round % 2 != 0);
       const GridWeights best = grid_weights(rates);
       ASSERT_EQ(std::accumulate(best.weights.begin(), best.weights.end(), 0U), kWeightUnits);
       const double least = grid_seconds_of_a_byte(best, rates);
@@ -84,10 +108,13 @@ TEST(GridWeights, NoneAreFaster) {
 }
 
 TEST(GridWeights, AtTheLimitsNothingOverflows) {
-  std::vector<uint64_t> rates(1'024, kHighestWeightedRate);
-  rates[3] = 0;
-  const GridWeights best = grid_weights(rates);
-  EXPECT_EQ(std::accumulate(best.weights.begin(), best.weights.end(), uint64_t{0}), kWeightUnits);
+  constexpr uint64_t kMost = kHighestWeightedRate;
+  std::vector<OwnerRates> rates(1'024, {kMost, kMost, kMost});
+  for (const OwnerRates& odd : {OwnerRates{}, OwnerRates{kMost, 1, 0}, OwnerRates{1, kMost, 1}}) {
+    rates[3] = odd;
+    const GridWeights best = grid_weights(rates);
+    EXPECT_EQ(std::accumulate(best.weights.begin(), best.weights.end(), uint64_t{0}), kWeightUnits);
+  }
 }
 
 // Random blocks, also empty ones; and one place that owns all. In any order of the nodes.
@@ -116,9 +143,11 @@ TEST(WeightedTwoLevel, IsProvenAndMovesWhatTheFormulaSays) {
         const int first = place / grid.rows * grid.rows;
         const uint64_t own = length_of(place, place + 1);
         const uint64_t stripe = length_of(first, first + grid.rows);
-        EXPECT_EQ(sent_elements(lists[static_cast<size_t>(problem.places[static_cast<size_t>(place)])]),
-                  problem.elements() + own * static_cast<uint64_t>(grid.rows - 2) +
-                      stripe * static_cast<uint64_t>(grid.columns - 1));
+        const StepList& list = lists[static_cast<size_t>(problem.places[static_cast<size_t>(place)])];
+        const uint64_t of_stripe = stripe * static_cast<uint64_t>(grid.columns - 1);
+        EXPECT_EQ(sent_elements(list),
+                  problem.elements() + own * static_cast<uint64_t>(grid.rows - 2) + of_stripe);
+        EXPECT_EQ(combined_elements(list), own * static_cast<uint64_t>(grid.rows - 1) + of_stripe);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "tests/unit/collectives/owner_rates.h"
 #include "tests/unit/collectives/problems.h"
 
 namespace hdt::collectives::testing {
@@ -128,6 +129,52 @@ TEST(HolderWeights, AtTheLimitsNothingOverflows) {
   EXPECT_TRUE(holders_gain(one_slow, equal, rates));
   std::fill(rates.begin(), rates.end(), 0);
   EXPECT_FALSE(holders_gain(holder_weights(rates), equal, rates));
+}
+
+// A reduce-scatter and an allgather of one byte.
+double seconds_of_both(const std::vector<uint32_t>& weights, const std::vector<OwnerRates>& rates) {
+  double allgather = 0;
+  double reduce_scatter = 0;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    const double held = static_cast<double>(weights[i]) / kWeightUnits;
+    const double moved = std::max(held, 1 - held) / static_cast<double>(rates[i].link);
+    allgather = std::max(allgather, moved);
+    reduce_scatter = std::max(reduce_scatter, moved);
+    if (rates[i].combine != 0)
+      reduce_scatter = std::max(reduce_scatter, (1 - held) / static_cast<double>(rates[i].combine));
+  }
+  return allgather + reduce_scatter;
+}
+
+TEST(HolderRates, AreTheEnginesOnlyWhereBothCallsTogetherGain) {
+  std::vector<OwnerRates> rates(4, {.link = 1000, .combine = 8000});
+  EXPECT_EQ(holder_rates(rates), std::vector<uint64_t>(4, 1000));
+  // 1 + 5/6 of a byte's ms with a half at the slow engine, and 1.5 + 0.75 with equal parts.
+  rates[2].combine = 500;
+  EXPECT_EQ(holder_rates(rates), (std::vector<uint64_t>{1000, 1000, 500, 1000}));
+  // A reduce-scatter gains 10.7 % here, and an allgather loses 22.5 %.
+  for (const size_t slow : {0, 1, 2}) rates[slow].combine = 700;
+  EXPECT_EQ(holder_rates(rates), std::vector<uint64_t>(4, 1000));
+  EXPECT_EQ(holder_rates(std::vector<OwnerRates>(3, {.link = 5})), std::vector<uint64_t>(3, 5));
+}
+
+TEST(HolderRates, MakeBothCallsNoSlowerThanEqualPartsOrThoseOfTheLinks) {
+  std::mt19937_64 random(new_seed());
+  int by_engines = 0;
+  for (int round = 0; round < 10 * kHolderRounds; ++round) {
+    const size_t nodes = 2 + random() % 8;
+    const std::vector<OwnerRates> rates = random_owner_rates(random, nodes);
+    std::vector<uint64_t> links;
+    for (const OwnerRates& each : rates) links.push_back(each.link);
+    const std::vector<uint64_t> best = holder_rates(rates);
+    const double seconds = seconds_of_both(holder_weights(best), rates);
+    ASSERT_LE(seconds, seconds_of_both(holder_weights(links), rates) * (1 + 1e-9)) << "round " << round;
+    if (best == links) continue;
+    ++by_engines;
+    const std::vector<uint32_t> equal(nodes, kWeightUnits / static_cast<uint32_t>(nodes));
+    ASSERT_LE(seconds, seconds_of_both(equal, rates)) << "round " << round;
+  }
+  EXPECT_GT(by_engines, 0);
 }
 
 TEST(HoldersGain, FromATenthOn) {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "tests/unit/collectives/owner_rates.h"
 #include "tests/unit/collectives/problems.h"
 
 namespace hdt::collectives::testing {
@@ -22,25 +23,52 @@ constexpr int kVectors = 200;
 #endif
 
 // The time of an operation of one byte.
-double time_of(const std::vector<uint32_t>& weights, const std::vector<uint64_t>& rates) {
+double time_of(const std::vector<uint32_t>& weights, const std::vector<OwnerRates>& rates) {
+  const auto n = static_cast<double>(rates.size());
   double longest = 0;
   for (size_t i = 0; i < rates.size(); ++i) {
     const double fraction = static_cast<double>(weights[i]) / kWeightUnits;
-    longest = std::max(
-        longest, (1 + fraction * static_cast<double>(rates.size() - 2)) / static_cast<double>(rates[i]));
+    longest = std::max(longest, (1 + fraction * (n - 2)) / static_cast<double>(rates[i].link));
+    if (rates[i].combine != 0)
+      longest = std::max(longest, fraction * (n - 1) / static_cast<double>(rates[i].combine));
+    if (rates[i].local != 0) longest = std::max(longest, 1 / static_cast<double>(rates[i].local));
   }
   return longest;
 }
 
-// No weights can be faster: each node carries at least the whole once, all nodes together 2 (n - 1) of it.
-double bound_of(const std::vector<uint64_t>& rates) {
+// What no node can own more of within the time, of all nodes.
+double most_of_all(const std::vector<OwnerRates>& rates, double time) {
   const auto n = static_cast<double>(rates.size());
-  const double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
-  return std::max(1 / static_cast<double>(std::ranges::min(rates)), 2 * (n - 1) / sum);
+  double sum = 0;
+  for (const OwnerRates& each : rates) {
+    const double beyond = time * static_cast<double>(each.link) - 1;
+    double most = beyond < 0 ? 0 : 1;
+    if (n > 2) most = std::clamp(beyond / (n - 2), 0.0, 1.0);
+    if (each.combine != 0) most = std::min(most, time * static_cast<double>(each.combine) / (n - 1));
+    sum += most;
+  }
+  return sum;
+}
+
+// No weights can be faster: within the time each node does what it must whatever it owns, and together they
+// can own everything.
+double bound_of(const std::vector<OwnerRates>& rates) {
+  double least = 0;
+  for (const OwnerRates& each : rates) {
+    least = std::max(least, 1 / static_cast<double>(each.link));
+    if (each.local != 0) least = std::max(least, 1 / static_cast<double>(each.local));
+  }
+  double most = least;
+  while (most_of_all(rates, most) < 1) most *= 2;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = least + (most - least) / 2;
+    (most_of_all(rates, middle) < 1 ? least : most) = middle;
+  }
+  return most;
 }
 
 // The best of all weights in steps of 1/16.
-double best_of_all(const std::vector<uint64_t>& rates, std::vector<uint32_t>& weights, size_t node,
+double best_of_all(const std::vector<OwnerRates>& rates, std::vector<uint32_t>& weights, size_t node,
                    uint32_t left) {
   if (node + 1 == rates.size()) {
     weights[node] = left;
@@ -54,69 +82,143 @@ double best_of_all(const std::vector<uint64_t>& rates, std::vector<uint32_t>& we
   return best;
 }
 
-std::vector<uint64_t> random_rates(std::mt19937_64& random, size_t nodes) {
-  std::vector<uint64_t> rates(nodes);
-  const uint64_t widest = uint64_t{1} << (1 + random() % 40);
-  for (uint64_t& rate : rates) rate = 1 + random() % widest;
+// In every other round links alone are limits.
+std::vector<OwnerRates> rates_of_round(std::mt19937_64& random, size_t nodes, int round) {
+  std::vector<OwnerRates> rates = random_owner_rates(random, nodes);
+  if (round % 2 != 0) return rates;
+  for (OwnerRates& each : rates) each = {.link = each.link};
   return rates;
 }
 
 TEST(OwnerWeights, AddUpAndReachTheBound) {
   std::cout << "seed " << kWeightSeed << "\n";
   std::mt19937_64 random(kWeightSeed);
-  for (size_t nodes = 3; nodes <= 64; ++nodes) {
+  for (size_t nodes = 2; nodes <= 64; ++nodes) {
     for (int round = 0; round < kVectors; ++round) {
-      const std::vector<uint64_t> rates = random_rates(random, nodes);
+      const std::vector<OwnerRates> rates = rates_of_round(random, nodes, round);
       const std::vector<uint32_t> weights = owner_weights(rates);
       ASSERT_EQ(std::accumulate(weights.begin(), weights.end(), uint64_t{0}), kWeightUnits);
       // Rounding moves less than one unit for each node.
       const double rounding = 1 + static_cast<double>(nodes * nodes) / kWeightUnits;
       ASSERT_LE(time_of(weights, rates), bound_of(rates) * rounding)
           << nodes << " nodes, round " << round << ", seed " << kWeightSeed;
+      ASSERT_NEAR(seconds_of_a_byte(weights, rates) / time_of(weights, rates), 1, 1e-9);
       ASSERT_GE(gain_of(weights, rates), 1);
     }
   }
 }
 
-// The bound is 2 (n - 1) / sum only as long as no weight would be negative; these show what is best then.
 TEST(OwnerWeights, NoOthersAreFaster) {
   std::mt19937_64 random(kWeightSeed);
-  for (int round = 0; round < 50; ++round) {
-    const std::vector<uint64_t> rates = random_rates(random, 4);
-    std::vector<uint32_t> other(4);
+  for (int round = 0; round < 100; ++round) {
+    const size_t nodes = 2 + random() % 3;
+    const std::vector<OwnerRates> rates = rates_of_round(random, nodes, round);
+    std::vector<uint32_t> other(nodes);
     EXPECT_LE(time_of(owner_weights(rates), rates),
-              best_of_all(rates, other, 0, kWeightUnits) * (1 + 16.0 / kWeightUnits));
+              best_of_all(rates, other, 0, kWeightUnits) * (1 + 16.0 / kWeightUnits))
+        << "round " << round << ", seed " << kWeightSeed;
   }
 }
 
-TEST(OwnerWeights, OfKnownRates) {
+// Links alone: the derivation's own formula, without weights.
+TEST(OwnerWeights, OfLinksTakeAsLongAsTheSlowestLinkOrAllTogether) {
+  std::mt19937_64 random(kWeightSeed);
+  for (int round = 0; round < 1000; ++round) {
+    const size_t nodes = 3 + random() % 30;
+    const std::vector<OwnerRates> rates = rates_of_round(random, nodes, 0);
+    double sum = 0;
+    for (const OwnerRates& each : rates) sum += static_cast<double>(each.link);
+    const double slowest = 1 / static_cast<double>(std::ranges::min(rates, {}, &OwnerRates::link).link);
+    const double all = 2 * static_cast<double>(nodes - 1) / sum;
+    EXPECT_NEAR(seconds_of_a_byte(owner_weights(rates), rates) / std::max(slowest, all), 1,
+                2 * static_cast<double>(nodes * nodes) / kWeightUnits)
+        << "round " << round << ", seed " << kWeightSeed;
+  }
+}
+
+TEST(OwnerWeights, OfKnownLinks) {
   const auto third = kWeightUnits / 3;
-  const std::vector<uint64_t> one_at_half = {1000, 1000, 1000, 500};
+  const auto one_at_half = links_alone({1000, 1000, 1000, 500});
   const std::vector<uint32_t> weights = owner_weights(one_at_half);
   EXPECT_EQ(weights[3], 0U);
   for (const size_t node : {0, 1, 2}) EXPECT_NEAR(weights[node], third, 1);
   EXPECT_NEAR(gain_of(weights, one_at_half), 1.5, 1e-3);
-  const std::vector<uint64_t> eight = {8, 8, 8, 4, 8, 8, 8, 8};
+  const auto eight = links_alone({8, 8, 8, 4, 8, 8, 8, 8});
   EXPECT_NEAR(gain_of(owner_weights(eight), eight), 1.75, 1e-3);
-  const std::vector<uint64_t> equal = {7, 7, 7, 7};
+  const auto equal = links_alone({7, 7, 7, 7});
   EXPECT_EQ(owner_weights(equal), std::vector<uint32_t>(4, kWeightUnits / 4));
   EXPECT_EQ(gain_of(owner_weights(equal), equal), 1);
-  EXPECT_EQ(owner_weights(std::vector<uint64_t>{9, 1}), std::vector<uint32_t>(2, kWeightUnits / 2));
-  EXPECT_EQ(owner_weights(std::vector<uint64_t>{3}), std::vector<uint32_t>{kWeightUnits});
+  EXPECT_EQ(owner_weights(links_alone({9, 1})), std::vector<uint32_t>(2, kWeightUnits / 2));
+  EXPECT_EQ(owner_weights(links_alone({3})), std::vector<uint32_t>{kWeightUnits});
   EXPECT_TRUE(owner_weights({}).empty());
 }
 
+// With the fraction w of the slow engine and T in ms: w = T / 30, and T = 1 + 2 (1 - w) / 3 by the links of
+// the others. Equal parts take 0.75 / 100 s.
+TEST(OwnerWeights, OfASlowEngineAreWhatItCanCombine) {
+  std::vector<OwnerRates> rates(4, {.link = 1000, .combine = 10'000});
+  rates[3].combine = 100;
+  const double time = 5.0 / 3 / (1 + 1.0 / 45);
+  const std::vector<uint32_t> weights = owner_weights(rates);
+  EXPECT_NEAR(weights[3], time / 30 * kWeightUnits, 4);
+  EXPECT_NEAR(weights[0], weights[2], 1);
+  EXPECT_NEAR(gain_of(weights, rates), 7.5 / time, 1e-3);
+  EXPECT_EQ(pace_of(rates[3]), 200U);
+  EXPECT_EQ(pace_of(rates[0]), 1000U);
+  EXPECT_EQ(pace_of({.link = 7}), 7U);
+  // Its engine and its link are one limit: the slow link leaves it nothing, whatever the engine does.
+  rates[3].link = 500;
+  EXPECT_EQ(owner_weights(rates)[3], 0U);
+  // Slow engines that are no limit change nothing.
+  std::vector<OwnerRates> busy(4, {.link = 1000, .combine = 500});
+  EXPECT_EQ(owner_weights(busy), std::vector<uint32_t>(4, kWeightUnits / 4));
+}
+
+// Between two nodes each link carries everything both ways, whoever owns it.
+TEST(OwnerWeights, OfTwoNodesFollowTheirEngines) {
+  std::vector<OwnerRates> rates = {{.link = 1000, .combine = 100}, {.link = 1000, .combine = 300}};
+  EXPECT_EQ(owner_weights(rates), (std::vector<uint32_t>{kWeightUnits / 4, kWeightUnits / 4 * 3}));
+  EXPECT_NEAR(gain_of(owner_weights(rates), rates), 2, 1e-9);
+  // Only as far as the links do not take longer: 1 / 250 s, in which the slow engine combines 2 / 5.
+  rates[1].link = 250;
+  EXPECT_NEAR(owner_weights(rates)[0], kWeightUnits * 2 / 5, 1);
+  rates[1].combine = 0;
+  EXPECT_NEAR(owner_weights(rates)[0], kWeightUnits * 2 / 5, 1);
+  rates[0].combine = 0;
+  EXPECT_EQ(owner_weights(rates), std::vector<uint32_t>(2, kWeightUnits / 2));
+}
+
+// All of the data goes through the ranks of a node, whatever it owns. So parts are more even within the time
+// that this takes.
+TEST(OwnerWeights, AreNoMoreUnequalThanTheRanksOfANodeAreSlow) {
+  std::vector<OwnerRates> rates(4, {.link = 1000, .combine = 10'000});
+  rates[3].combine = 100;
+  rates[1].local = 500;  // 2 ms, in which the slow engine combines 1 / 15
+  const std::vector<uint32_t> weights = owner_weights(rates);
+  EXPECT_NEAR(weights[3], kWeightUnits / 15, 1);
+  EXPECT_NEAR(weights[0], kWeightUnits * 14 / 45, 2);
+  EXPECT_NEAR(gain_of(weights, rates), 7.5 / 2, 1e-9);
+  rates[1].local = 130;
+  EXPECT_EQ(owner_weights(rates), std::vector<uint32_t>(4, kWeightUnits / 4));
+  EXPECT_EQ(gain_of(owner_weights(rates), rates), 1);
+}
+
 TEST(OwnerWeights, AtTheLimitsNothingOverflows) {
-  std::vector<uint64_t> rates(kMostWeightedNodes, kHighestWeightedRate);
+  constexpr uint64_t kMost = kHighestWeightedRate;
+  std::vector<OwnerRates> rates(kMostWeightedNodes, {kMost, kMost, kMost});
   EXPECT_EQ(owner_weights(rates),
             std::vector<uint32_t>(kMostWeightedNodes, kWeightUnits / kMostWeightedNodes));
-  std::fill(rates.begin() + 2, rates.end(), 0);
-  const std::vector<uint32_t> weights = owner_weights(rates);
+  std::fill(rates.begin() + 2, rates.end(), OwnerRates{});
+  std::vector<uint32_t> weights = owner_weights(rates);
   EXPECT_EQ(weights[0] + weights[1], kWeightUnits);
+  std::fill(rates.begin() + 2, rates.end(), OwnerRates{kMost, 1, 0});
+  weights = owner_weights(rates);
+  EXPECT_EQ(weights[0] + weights[1], kWeightUnits);
+  EXPECT_NEAR(weights[0], kWeightUnits / 2, 1);
 }
 
 TEST(OwnerWeights, BlocksAreWithinOneElement) {
-  const std::vector<uint32_t> weights = owner_weights(std::vector<uint64_t>{10, 5, 9, 8});
+  const std::vector<uint32_t> weights = owner_weights(links_alone({10, 5, 9, 8}));
   for (const uint64_t elements : {uint64_t{0}, uint64_t{1}, uint64_t{1000}, uint64_t{1} << 56}) {
     const std::vector<uint64_t> offsets = weighted_offsets(weights, elements);
     ASSERT_EQ(offsets.size(), 5U);
@@ -141,6 +243,25 @@ TEST(WeightedPairwise, IsProven) {
       }
       ASSERT_EQ(check(Algorithm::kPairwise, problem, scratch_needed(Algorithm::kPairwise, problem)), "")
           << nodes << " nodes, round " << round << ", seed " << kWeightSeed;
+    }
+  }
+}
+
+// And it combines n - 1 times what it owns.
+TEST(WeightedPairwise, IsProvenWithTheWeightsOfUnequalNodes) {
+  std::mt19937_64 random(kWeightSeed);
+  for (int nodes = 2; nodes <= 16; ++nodes) {
+    for (int round = 0; round < std::max(1, kVectors / 40); ++round) {
+      const auto rates = random_owner_rates(random, static_cast<size_t>(nodes));
+      Problem problem = make_problem(Collective::kAllReduce, nodes, Shape::kNothing);
+      problem.block_offsets = weighted_offsets(owner_weights(rates), 3 * static_cast<uint64_t>(nodes));
+      ASSERT_EQ(check(Algorithm::kPairwise, problem, scratch_needed(Algorithm::kPairwise, problem)), "")
+          << nodes << " nodes, round " << round << ", seed " << kWeightSeed;
+      const auto lists = all_steps(Algorithm::kPairwise, problem);
+      for (size_t node = 0; node < lists.size(); ++node) {
+        const uint64_t own = problem.block_offsets[node + 1] - problem.block_offsets[node];
+        EXPECT_EQ(combined_elements(lists[node]), own * static_cast<uint64_t>(nodes - 1));
+      }
     }
   }
 }

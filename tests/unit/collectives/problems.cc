@@ -73,4 +73,13 @@ uint64_t sent_elements(const StepList& list) {
   return sent;
 }
 
+uint64_t combined_elements(const StepList& list) {
+  uint64_t combined = 0;
+  for (const Step& step : list.steps) {
+    if (step.kind == StepKind::kRecvReduce) combined += step.length;
+    if (step.kind == StepKind::kReduce) combined += step.length * static_cast<uint64_t>(step.gathered);
+  }
+  return combined;
+}
+
 }  // namespace hdt::collectives::testing

@@ -21,6 +21,8 @@ std::vector<int> roots_of(Collective what, int nodes);
 std::vector<StepList> all_steps(Algorithm algorithm, const Problem& problem);
 // By this node.
 uint64_t sent_elements(const StepList& list);
+// By this node; each element once for each contribution but the first.
+uint64_t combined_elements(const StepList& list);
 
 // Double binary trees with chunks of one element, where there may be that many.
 std::vector<StepList> chunked_tree(const Problem& problem);

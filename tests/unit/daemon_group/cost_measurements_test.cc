@@ -18,11 +18,14 @@ std::vector<NodeRates> example_table() {
 }
 
 // The steps of both ends, 2 us each, are in half a round trip, and are no latency.
-TEST(Figures, LinksByDirectionAndTheSlowestNodesMemory) {
+TEST(Figures, LinksByDirectionAndMemoryByNode) {
   const auto measurements = cost_measurements(example_table());
   ASSERT_TRUE(measurements.has_value());
-  EXPECT_DOUBLE_EQ(measurements->copy_bytes_s, 4e9);
-  EXPECT_DOUBLE_EQ(measurements->reduce_bytes_s, 6e9);
+  ASSERT_EQ(measurements->memory.size(), 3U);
+  EXPECT_DOUBLE_EQ(measurements->memory[0].copy_bytes_s, 8e9);
+  EXPECT_DOUBLE_EQ(measurements->memory[0].reduce_bytes_s, 6e9);
+  EXPECT_DOUBLE_EQ(measurements->memory[1].copy_bytes_s, 4e9);
+  EXPECT_DOUBLE_EQ(measurements->memory[1].reduce_bytes_s, 7e9);
   EXPECT_DOUBLE_EQ(measurements->link_of(1, 2).latency_s, 16e-6);
   EXPECT_DOUBLE_EQ(measurements->link_of(2, 1).latency_s, 1e-6);
   EXPECT_DOUBLE_EQ(measurements->link_of(2, 1).bandwidth_bytes_s, 1e10);

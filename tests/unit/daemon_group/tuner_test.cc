@@ -4,12 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "base/config.h"
 #include "daemon/group/cost_measurements.h"
 #include "daemon/group/explanation.h"
 #include "ipc/buffer_use.h"
+#include "tests/unit/daemon_group/tuner_fixture.h"
 
 namespace hdt::daemon {
 namespace {
@@ -27,20 +26,6 @@ using ipc::NodeRates;
 using ipc::Order;
 using ipc::Partition;
 using ::testing::HasSubstr;
-
-Order one_rank_each(uint32_t nodes) {
-  std::vector<uint32_t> node_of_rank(nodes);
-  std::iota(node_of_rank.begin(), node_of_rank.end(), 0U);
-  return Order(node_of_rank, nodes);
-}
-
-Call call_of(Collective what, uint64_t count) {
-  Call call;
-  call.what = what;
-  call.type = collectives::DataType::kFloat32;
-  call.count = count;
-  return call;
-}
 
 std::vector<collectives::Step> steps_of(Algorithm algorithm, const collectives::Problem& problem) {
   std::vector<collectives::Step> steps;
@@ -218,7 +203,11 @@ TEST(UnequalLinks, AreGivenUnequalParts) {
   EXPECT_GT(seconds(Algorithm::kRing), 1.3 * seconds(Algorithm::kPairwise));
   const Explanation explained = explain(tuner, large, "dp", 0);
   EXPECT_EQ(explained.weights.size(), 4U);
-  EXPECT_EQ(explained.rates, (std::vector<uint64_t>{125'000'000, 125'000'000, 125'000'000, 62'500'000}));
+  ASSERT_EQ(explained.rates.size(), 4U);
+  EXPECT_EQ(explained.rates[0], (collectives::OwnerRates{125'000'000, 8'000'000'000, 0}));
+  EXPECT_EQ(explained.rates[3], (collectives::OwnerRates{62'500'000, 8'000'000'000, 0}));
+  EXPECT_EQ(explained.slowest_node, 3U);
+  EXPECT_FALSE(explained.waits_for_memory);
   EXPECT_GT(explained.equal_parts_s, 1.3 * seconds(Algorithm::kPairwise));
 }
 
@@ -260,7 +249,7 @@ TEST(PartsOfCallsByCounts, AreChainsWhoseFarEndsHaveSlowLinks) {
   const Order order = one_rank_each(4);
   Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
   tuner.set_measurements(one_at_half(0));
-  EXPECT_EQ(std::vector<uint64_t>(tuner.rates().begin(), tuner.rates().end()),
+  EXPECT_EQ(std::vector<uint64_t>(tuner.holder_rates().begin(), tuner.holder_rates().end()),
             (std::vector<uint64_t>{125'000'000, 125'000'000, 125'000'000, 62'500'000}));
   for (const Collective what : {Collective::kBroadcast, Collective::kReduce}) {
     EXPECT_EQ(tuner.decide(part_of(what, 1, 3)).algorithm, Algorithm::kRing);
@@ -280,13 +269,13 @@ TEST(PartsOfCallsByCounts, AreChainsWhoseFarEndsHaveSlowLinks) {
 TEST(PartsOfCallsByCounts, GoRoundTheRingIfLinksAreAlikeOrNotMeasured) {
   const Order order = one_rank_each(4);
   Tuner tuner(Layout(4, 4, 1), order, std::nullopt);
-  EXPECT_TRUE(tuner.rates().empty());
+  EXPECT_TRUE(tuner.rates().empty() && tuner.holder_rates().empty());
   EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
   tuner.set_measurements(one_at_half(1'500'000));
   EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
   tuner.set_measurements(one_at_half(0));
   tuner.set_measurements(std::nullopt);
-  EXPECT_TRUE(tuner.rates().empty());
+  EXPECT_TRUE(tuner.rates().empty() && tuner.holder_rates().empty());
   EXPECT_EQ(far_ends(tuner, Collective::kBroadcast, 2), std::vector<int>(4));
 }
 
