@@ -50,7 +50,7 @@ namespace hdt::ipc {
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
 // successor refuses memory of another version (kVersion).
-inline constexpr uint32_t kSegmentVersion = 17;
+inline constexpr uint32_t kSegmentVersion = 18;
 // The maximum of ranks in a group, and of ranks of a group on one node.
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;

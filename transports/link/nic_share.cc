@@ -23,6 +23,8 @@ constexpr uint64_t kTellingBytes = 32 << 10;
 // A class that had nothing to send for a moment, such as between two operations, may make up for this much of
 // the NIC's time.
 constexpr double kCatchUpNs = 20e6;
+// Between two looks at the use of a NIC. An operation's gaps are shorter.
+constexpr int64_t kLookNs = 200'000'000;
 
 }  // namespace
 
@@ -72,6 +74,7 @@ void NicShare::Lane::handed_over(uint64_t bytes, int64_t now) {
   if (in_flight_ == 0) moved_ns_ = now;
   in_flight_ += bytes;
   flow_.used_ns = now;
+  flow_.sent += bytes;
   if (flow_.policy.latency) return;
   flow_.virtual_bytes = nic_.start_of(flow_);
   nic_.now_served_ = std::max(nic_.now_served_, flow_.virtual_bytes);
@@ -89,6 +92,31 @@ bool NicShare::Lane::others_move(int64_t since) const {
   return std::any_of(nic_.lanes_.begin(), nic_.lanes_.end(), [&](const Lane* other) {
     return other != this && other->peer_ == peer_ && other->progressed_ns_ >= since;
   });
+}
+
+double NicShare::Lane::part(int64_t now) {
+  nic_.look_at_use(now);
+  if (flow_.policy.latency) return 1;
+  double weights = flow_.policy.weight;
+  for (const auto& [name, other] : nic_.flows_) {
+    if (&other != &flow_ && other.watch.much())
+      weights += other.policy.latency ? flow_.policy.weight : other.policy.weight;
+  }
+  return flow_.policy.weight / weights;
+}
+
+// The two directions of a NIC do not disturb each other, so the busier one counts. A NIC whose rate is not
+// known was never busy.
+void NicShare::look_at_use(int64_t now) {
+  if (looked_ns_ == 0) looked_ns_ = now;
+  const int64_t since = looked_ns_;
+  if (now - since < kLookNs) return;
+  looked_ns_ = now;
+  for (auto& [name, flow] : flows_) {
+    const auto bytes = static_cast<double>(std::max(flow.sent, flow.received));
+    flow.sent = flow.received = 0;
+    flow.watch.look(bytes * meter_.best_ns_per_byte() / static_cast<double>(now - since), since, now);
+  }
 }
 
 void NicShare::forget_wishes() {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "transports/link/rate_meter.h"
+#include "transports/link/use_watch.h"
 
 namespace hdt::transport {
 
@@ -39,6 +40,9 @@ class NicShare {
     bool waiting = false;      // it has a fragment and a rail with room, and waits for its turn
     int64_t used_ns = INT64_MIN / 2;  // when it sent, received or asked for the NIC last
     uint32_t lanes = 0;               // its rails on this NIC
+    // bytes each way since the latest look at the NIC's use, and what the looks have found
+    uint64_t sent = 0, received = 0;
+    UseWatch watch;
   };
 
  public:
@@ -62,8 +66,11 @@ class NicShare {
     void acknowledged(uint64_t bytes, int64_t since, int64_t rest_ns, int64_t now);
     // A fragment is not under way any more: it was acknowledged, or its rail was lost.
     void settled(uint64_t bytes) { in_flight_ -= bytes; }
-    // A fragment has come on the rail.
-    void heard(int64_t now) { flow_.used_ns = now; }
+    // A fragment of `bytes` has come on the rail.
+    void heard(uint64_t bytes, int64_t now) {
+      flow_.used_ns = now;
+      flow_.received += bytes;
+    }
     // True if another class used the NIC within the last 200 ms, or is a latency class with a rail on it,
     // which may want the NIC at any moment.
     bool shared(int64_t now) const;
@@ -76,6 +83,14 @@ class NicShare {
     bool others_move(int64_t since) const;
     // The NIC's latest figure over all classes; 0: not known.
     double nic_ns_per_byte() const { return nic_.meter_.ns_per_byte(); }
+    // The part of the NIC on which its class can count, more than 0 and at most 1: by the weights of the
+    // classes that have used much of the NIC for some time (use_watch.h). A latency class goes first, so it
+    // has all. Another latency class has no limit; it counts as one of the same weight. To be asked several
+    // times a second: whoever asks makes the looks at the NIC.
+    double part(int64_t now);
+    // As of NicShare::describe().
+    const std::string& nic_name() const { return nic_.name_; }
+    uint64_t nic_bits_per_second() const { return nic_.bits_per_second_; }
 
    private:
     friend class NicShare;
@@ -88,6 +103,11 @@ class NicShare {
     int64_t progressed_ns_ = INT64_MIN / 2;
   };
 
+  // What the NIC is called, the same for all rails over it, and its nominal speed; 0: not known.
+  void describe(const std::string& name, uint64_t bits_per_second) {
+    name_ = name;
+    bits_per_second_ = bits_per_second;
+  }
   // Takes effect at once, also for lanes that exist.
   void set_policy(const std::string& group_class, const SharePolicy& policy) {
     flows_[group_class].policy = policy;
@@ -103,12 +123,17 @@ class NicShare {
   uint64_t held_back(int64_t now) const;
   // Where the flow's next fragment would begin, in virtual bytes.
   double start_of(const Flow& flow) const;
+  // Looks how much of the NIC each class has used since the latest look, unless that was just now.
+  void look_at_use(int64_t now);
 
   std::map<std::string, Flow> flows_;  // by class
   std::vector<Lane*> lanes_;           // of all classes
   RateMeter meter_;                    // of the NIC, over all classes
   int64_t round_ns_ = 0;   // from handing a fragment over to its acknowledgement, as of the latest one
   double now_served_ = 0;  // virtual time: the maximum start of all bulk fragments handed over so far
+  std::string name_;
+  uint64_t bits_per_second_ = 0;
+  int64_t looked_ns_ = 0;  // at the NIC's use; 0: never
 };
 
 }  // namespace hdt::transport

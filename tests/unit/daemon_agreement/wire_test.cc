@@ -43,7 +43,7 @@ std::vector<EngineMessage> examples() {
           ClassCommit{1, 2, 1},
           LinkMoved{1},
           LinkDrained{0},
-          RateChangeMessage{1, 2, RateChangeMessage::Kind::kCommit, 3, 4, {16, 1, 8, 16}}};
+          RateChangeMessage{1, 2, RateChangeMessage::Kind::kCommit, 3, 4, {16, 1, 8, 255}}};
 }
 
 std::vector<ControlMessage> control_examples() {
@@ -201,6 +201,14 @@ TEST(Wire, ACallOfAnotherNodeMustBeOne) {
   EXPECT_TRUE(refused([](ipc::Call& c) { c.op = static_cast<collectives::ReduceOp>(9); }));
   EXPECT_TRUE(refused([](ipc::Call& c) { c.root = -1; }));
   EXPECT_TRUE(refused([](ipc::Call& c) { c.count = UINT64_MAX; }));
+}
+
+// A link has some part of its rates. It may have more than was measured.
+TEST(Wire, PartsOfLinksAreNeverNothing) {
+  RateChangeMessage change{1, 2, RateChangeMessage::Kind::kNow, 3, 0, {16, 255, 1}};
+  EXPECT_FALSE(std::holds_alternative<std::monostate>(decode_engine_message(encode(change))));
+  change.parts[1] = 0;
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_engine_message(encode(change))));
 }
 
 TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {

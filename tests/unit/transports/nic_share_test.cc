@@ -252,6 +252,60 @@ TEST_P(NicShareTest, ALongQueueDrainsWhenAnotherClassBegins) {
       << "seed " << GetParam();
 }
 
+// Runs until then, and asks meanwhile, as groups do.
+double asked_until(World& world, Sender& sender, int64_t until) {
+  double part = sender.lane.part(world.now);
+  while (world.now < until) {
+    world.run(std::min(until, world.now + 250 * kNsPerMs));
+    part = sender.lane.part(world.now);
+  }
+  return part;
+}
+
+TEST_P(NicShareTest, AClassCountsOnItsWeightOnceAnotherOneHasLongUsedTheNic) {
+  World world(GetParam());
+  Sender& three = world.add("three", {false, 3});
+  Sender& two = world.add("two", {false, 2});
+  Sender& idle = world.add("idle", {false, 5});
+  three.endless = true;
+  EXPECT_EQ(asked_until(world, three, 2'000 * kNsPerMs), 1);
+  two.endless = true;
+  EXPECT_EQ(asked_until(world, three, 2'700 * kNsPerMs), 1);
+  EXPECT_EQ(asked_until(world, three, 4'000 * kNsPerMs), 0.6);
+  EXPECT_EQ(two.lane.part(world.now), 0.4);
+  EXPECT_EQ(idle.lane.part(world.now), 0.5);
+  two.endless = false;
+  EXPECT_EQ(asked_until(world, three, 5'500 * kNsPerMs), 0.6);
+  EXPECT_EQ(asked_until(world, three, 7'000 * kNsPerMs), 1);
+}
+
+// What comes from elsewhere uses the NIC as well.
+TEST_P(NicShareTest, WhatAnotherClassReceivesCountsToo) {
+  World world(GetParam());
+  Sender& own = world.add("own", {false, 1});
+  Sender& other = world.add("other", {false, 1});
+  own.endless = true;
+  for (int i = 0; i < 20; ++i) {
+    (void)asked_until(world, own, world.now + 100 * kNsPerMs);
+    // 30 % of what the NIC carries in that time
+    other.lane.heard(static_cast<uint64_t>(30e6 / kNicNsPerByte), world.now);
+  }
+  EXPECT_EQ(own.lane.part(world.now), 0.5);
+}
+
+TEST_P(NicShareTest, LatencyClassesHaveAllAndLeaveHalf) {
+  World world(GetParam());
+  Sender& bulk = world.add("bulk", {false, 4});
+  Sender& latency = world.add("latency", {true, 1});
+  bulk.endless = true;
+  for (int i = 0; i < 400; ++i) {
+    for (int j = 0; j < 8; ++j) latency.queue.push_back(64 << 10);
+    (void)asked_until(world, bulk, world.now + 10 * kNsPerMs);
+  }
+  EXPECT_EQ(bulk.lane.part(world.now), 0.5);
+  EXPECT_EQ(latency.lane.part(world.now), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, NicShareTest, ::testing::Range(uint64_t{1}, uint64_t{6}));
 
 }  // namespace

@@ -1,0 +1,165 @@
+// shared_nics_test.cc: two groups of different classes on the same NICs, each of which weighs its parts by the
+// other's use of each NIC, while a third class comes and goes at random. Groups that made way for each other
+// without end would change their parts all the time.
+//
+// The model: nodes with one NIC each, and groups that make one allreduce after the other by direct exchange.
+// A group's node i carries 1 + w_i (n - 2) for each byte (owner_weights.h). A NIC gives each group half, or
+// what the other leaves. What a group carries follows from its slowest node.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <random>
+#include <vector>
+
+#include "collectives/owner_weights.h"
+#include "daemon/group/tuner.h"
+#include "transports/link/use_watch.h"
+
+namespace hdt::daemon {
+namespace {
+
+using collectives::kWeightUnits;
+using transport::UseWatch;
+
+constexpr int64_t kStepNs = 250 * kNsPerMs;  // as often as groups look
+constexpr size_t kGroups = 2;
+
+// As EngineGroup and RateChanges do it, with the parts of the nodes in place of those of links.
+class GroupOfNodes {
+ public:
+  explicit GroupOfNodes(std::vector<uint64_t> nic_rates)
+      : nic_rates_(std::move(nic_rates)), rates_(nic_rates_), used_(nic_rates_.size(), 0) {
+    weigh();
+  }
+
+  // Of node i, for each byte of the operation.
+  double load(size_t i) const {
+    const double n = static_cast<double>(nic_rates_.size());
+    const double w = weights_.empty() ? 1 / n : static_cast<double>(weights_[i]) / kWeightUnits;
+    return 1 + w * (n - 2);
+  }
+  // Others use those fractions of the NICs, so the group carries as much as its slowest node can.
+  void carry(const std::vector<double>& others) {
+    double slowest = 1e300;
+    for (size_t i = 0; i < nic_rates_.size(); ++i)
+      slowest = std::min(slowest, std::max(0.5, 1 - others[i]) * static_cast<double>(nic_rates_[i]) / load(i));
+    for (size_t i = 0; i < nic_rates_.size(); ++i)
+      used_[i] = slowest * load(i) / static_cast<double>(nic_rates_[i]);
+  }
+  // Takes the rates that the watches of the others' use give; changes the parts where that is worth it.
+  void follow(const std::vector<std::array<UseWatch, 3>>& watches, size_t me, int64_t now) {
+    std::vector<uint64_t> rates;
+    for (size_t i = 0; i < nic_rates_.size(); ++i) {
+      uint64_t classes = 1;
+      for (size_t other = 0; other < watches[i].size(); ++other)
+        classes += other != me && watches[i][other].much() ? 1 : 0;
+      rates.push_back(nic_rates_[i] / classes);
+    }
+    if (rates == rates_ || now < next_change_ns_) return;
+    const std::vector<uint32_t> before = weights_;
+    std::swap(rates_, rates);
+    weigh();
+    const double gain =
+        collectives::seconds_of_a_byte(before, rates_) / collectives::seconds_of_a_byte(weights_, rates_);
+    if (!(weights_.empty() && !before.empty() ? gain > 1 : gain >= kLeastGainOfParts)) {
+      rates_ = rates;
+      weights_ = before;
+      return;
+    }
+    next_change_ns_ = now + kNsPerSecond;
+    changed_ns = now;
+    ++changes;
+  }
+  const std::vector<double>& used() const { return used_; }
+
+  int changes = 0;
+  int64_t changed_ns = 0;
+
+ private:
+  void weigh() {
+    weights_ = collectives::owner_weights(rates_);
+    if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
+  }
+
+  const std::vector<uint64_t> nic_rates_;
+  std::vector<uint64_t> rates_;
+  std::vector<uint32_t> weights_;
+  std::vector<double> used_;
+  int64_t next_change_ns_ = 0;
+};
+
+class SharedNics {
+ public:
+  SharedNics(size_t nodes, uint64_t seed)
+      : random(seed), third_(nodes, 0), watches_(nodes), groups(kGroups, GroupOfNodes(rates(nodes))) {}
+
+  // The third class uses some NICs more or less from now on, or not at all.
+  void change_third() {
+    for (double& use : third_) {
+      if (random() % 3 == 0) use = random() % 2 == 0 ? 0 : std::uniform_real_distribution<>(0, 0.9)(random);
+    }
+  }
+  void pass(double seconds) {
+    for (const int64_t until = now + static_cast<int64_t>(seconds * kNsPerSecond); now < until;) {
+      // Each group takes what the other leaves, and leaves what it does not take, until both have settled.
+      for (int round = 0; round < 30; ++round) {
+        for (size_t g = 0; g < kGroups; ++g) {
+          std::vector<double> others = groups[1 - g].used();
+          for (size_t i = 0; i < others.size(); ++i) others[i] += third_[i];
+          groups[g].carry(others);
+        }
+      }
+      const int64_t since = now;
+      now += kStepNs;
+      for (size_t i = 0; i < watches_.size(); ++i) {
+        for (size_t g = 0; g < kGroups; ++g) watches_[i][g].look(groups[g].used()[i], since, now);
+        watches_[i][kGroups].look(third_[i], since, now);
+      }
+      for (size_t g = 0; g < kGroups; ++g) groups[g].follow(watches_, g, now);
+    }
+  }
+
+  std::mt19937_64 random;
+
+ private:
+  std::vector<uint64_t> rates(size_t nodes) {
+    std::vector<uint64_t> of_nodes(nodes, 1'000'000'000);
+    for (uint64_t& rate : of_nodes) rate /= random() % 4 == 0 ? 2 : 1;
+    return of_nodes;
+  }
+
+  std::vector<double> third_;
+  std::vector<std::array<UseWatch, 3>> watches_;
+
+ public:
+  std::vector<GroupOfNodes> groups;
+  int64_t now = 1;
+};
+
+TEST(SharedNics, GroupsThatMakeWayForEachOtherComeToRest) {
+  const uint64_t first_seed = std::random_device{}();
+  std::cout << "seed " << first_seed << "\n";
+  int changes = 0;
+  for (uint64_t i = 0; i < 300; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(first_seed + i));
+    SharedNics nics(3 + i % 7, first_seed + i);
+    const int loads = static_cast<int>(nics.random() % 20);
+    for (int load = 0; load < loads; ++load) {
+      nics.change_third();
+      nics.pass(std::exponential_distribution<>(0.1)(nics.random));
+    }
+    nics.pass(300);
+    const int64_t rest_ns = nics.now;
+    nics.pass(300);
+    for (const GroupOfNodes& group : nics.groups) {
+      EXPECT_LT(group.changed_ns, rest_ns);
+      changes += group.changes;
+    }
+  }
+  EXPECT_GT(changes, 300);
+}
+
+}  // namespace
+}  // namespace hdt::daemon
