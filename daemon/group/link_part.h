@@ -1,7 +1,7 @@
 // link_part.h: how much of its measured rates a link of a running group has now. It follows from what is
-// known without measuring: which NICs carry the link, which of them have a rail, and the part of each on which
-// the group's class can count. Rates that are measured while calls run are no help: they are those of the
-// calls, which follow the parts.
+// known without measuring: which NICs carry the link, which of them have a rail, and the part of each on
+// which the group's class can count. Rates that are measured while calls run are no help: they are those of
+// the calls, which follow the parts.
 //
 // Each end says this of its own NICs, and the smaller of the two parts counts (RateChanges).
 #pragma once

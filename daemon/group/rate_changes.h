@@ -1,6 +1,6 @@
 // rate_changes.h: how the nodes of a running group come to other rates of their links: when a rail is lost or
-// comes back, when the group moves to other NICs, and when another class takes a share of a NIC. A schedule with unequal parts works only if all nodes run it with the same rates. So all change
-// at the same call:
+// comes back, when the group moves to other NICs, and when another class takes a share of a NIC. A schedule
+// with unequal parts works only if all nodes run it with the same rates. So all change at the same call:
 //
 // 1. Each node sends node 0 which parts of their rates its links have, whenever that changes (kNow).
 // 2. When nothing has changed for a while, node 0 decides whether other rates are worth it, and proposes a

@@ -107,7 +107,7 @@ struct RailStatus {
   uint64_t nic_bits_per_second = 0;     // nominal; 0: not known
   // The part of the NIC that the link's class can count on beside other classes, more than 0 and at most 1.
   double nic_part = 1;
-  std::string last_error;         // the reason of the latest loss; unchanged by an end in order
+  std::string last_error;  // the reason of the latest loss; unchanged by an end in order
   bool up() const { return state == State::kUp; }
 };
 

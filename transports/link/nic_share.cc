@@ -96,13 +96,7 @@ bool NicShare::Lane::others_move(int64_t since) const {
 
 double NicShare::Lane::part(int64_t now) {
   nic_.look_at_use(now);
-  if (flow_.policy.latency) return 1;
-  double weights = flow_.policy.weight;
-  for (const auto& [name, other] : nic_.flows_) {
-    if (&other != &flow_ && other.watch.much())
-      weights += other.policy.latency ? flow_.policy.weight : other.policy.weight;
-  }
-  return flow_.policy.weight / weights;
+  return flow_.policy.latency ? 1 : flow_.watch.part();
 }
 
 // The two directions of a NIC do not disturb each other, so the busier one counts. A NIC whose rate is not
@@ -115,8 +109,27 @@ void NicShare::look_at_use(int64_t now) {
   for (auto& [name, flow] : flows_) {
     const auto bytes = static_cast<double>(std::max(flow.sent, flow.received));
     flow.sent = flow.received = 0;
-    flow.watch.look(bytes * meter_.best_ns_per_byte() / static_cast<double>(now - since), since, now);
+    flow.use = std::min(1.0, bytes * meter_.best_ns_per_byte() / static_cast<double>(now - since));
   }
+  for (auto& [name, flow] : flows_) flow.watch.look(left_for(flow), since, now);
+}
+
+// Latency classes take what they want, and bulk shares the rest. A class that uses less than its weight gives
+// it leaves the difference to the others.
+double NicShare::left_for(const Flow& flow) const {
+  double rest = 1;
+  double used = 0;
+  double weights = flow.policy.weight;
+  for (const auto& [name, other] : flows_) {
+    if (&other == &flow || other.use == 0) continue;
+    if (other.policy.latency) {
+      rest -= other.use;
+    } else {
+      used += other.use;
+      weights += other.policy.weight;
+    }
+  }
+  return std::max({0.0, rest - used, rest * flow.policy.weight / weights});
 }
 
 void NicShare::forget_wishes() {

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "transports/link/part_watch.h"
 #include "transports/link/rate_meter.h"
-#include "transports/link/use_watch.h"
 
 namespace hdt::transport {
 
@@ -40,9 +40,11 @@ class NicShare {
     bool waiting = false;      // it has a fragment and a rail with room, and waits for its turn
     int64_t used_ns = INT64_MIN / 2;  // when it sent, received or asked for the NIC last
     uint32_t lanes = 0;               // its rails on this NIC
-    // bytes each way since the latest look at the NIC's use, and what the looks have found
+    // bytes each way since the latest look at the NIC's use; its use then, as a fraction of the time
     uint64_t sent = 0, received = 0;
-    UseWatch watch;
+    double use = 0;
+    // the part of the NIC that the others leave it
+    PartWatch watch;
   };
 
  public:
@@ -83,10 +85,9 @@ class NicShare {
     bool others_move(int64_t since) const;
     // The NIC's latest figure over all classes; 0: not known.
     double nic_ns_per_byte() const { return nic_.meter_.ns_per_byte(); }
-    // The part of the NIC on which its class can count, more than 0 and at most 1: by the weights of the
-    // classes that have used much of the NIC for some time (use_watch.h). A latency class goes first, so it
-    // has all. Another latency class has no limit; it counts as one of the same weight. To be asked several
-    // times a second: whoever asks makes the looks at the NIC.
+    // The part of the NIC on which its class can count for some time (part_watch.h), more than 0 and at most
+    // 1: its share by weight, or what the others leave if that is more. A latency class goes first and counts
+    // on all. To be asked several times a second: whoever asks makes the looks at the NIC.
     double part(int64_t now);
     // As of NicShare::describe().
     const std::string& nic_name() const { return nic_.name_; }
@@ -125,6 +126,8 @@ class NicShare {
   double start_of(const Flow& flow) const;
   // Looks how much of the NIC each class has used since the latest look, unless that was just now.
   void look_at_use(int64_t now);
+  // What the flow could have had of the NIC beside the others' use.
+  double left_for(const Flow& flow) const;
 
   std::map<std::string, Flow> flows_;  // by class
   std::vector<Lane*> lanes_;           // of all classes

@@ -150,8 +150,8 @@ class World {
     const auto other = static_cast<uint32_t>(pick(all.size()));
     if (node != other) set_link(node, other, static_cast<ipc::LinkPart>(1 + pick(ipc::kWholeLink)));
   }
-  // The class gets other NICs: every node's links are others, one end after the other, while the rest goes on.
-  // Meanwhile daemons may be killed and started again.
+  // The class gets other NICs: every node's links are others, one end after the other, while the rest goes
+  // on. Meanwhile daemons may be killed and started again.
   void move_class() {
     std::vector<ipc::LinkPart> of_node;
     for (size_t node = 0; node < all.size(); ++node)

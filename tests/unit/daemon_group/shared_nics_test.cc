@@ -1,27 +1,26 @@
-// shared_nics_test.cc: two groups of different classes on the same NICs, each of which weighs its parts by the
-// other's use of each NIC, while a third class comes and goes at random. Groups that made way for each other
-// without end would change their parts all the time.
+// shared_nics_test.cc: two groups of different classes on the same NICs, each of which weighs its parts by
+// what the other one leaves of each NIC, while a third class comes and goes at random. Groups that made way
+// for each other without end would change their parts all the time.
 //
 // The model: nodes with one NIC each, and groups that make one allreduce after the other by direct exchange.
-// A group's node i carries 1 + w_i (n - 2) for each byte (owner_weights.h). A NIC gives each group half, or
-// what the other leaves. What a group carries follows from its slowest node.
+// A group's node i carries 1 + w_i (n - 2) for each byte (owner_weights.h). A NIC gives each group its share,
+// or what the others leave. What a group carries follows from its slowest node.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <iostream>
 #include <random>
 #include <vector>
 
 #include "collectives/owner_weights.h"
 #include "daemon/group/tuner.h"
-#include "transports/link/use_watch.h"
+#include "transports/link/part_watch.h"
 
 namespace hdt::daemon {
 namespace {
 
 using collectives::kWeightUnits;
-using transport::UseWatch;
+using transport::PartWatch;
 
 constexpr int64_t kStepNs = 250 * kNsPerMs;  // as often as groups look
 constexpr size_t kGroups = 2;
@@ -30,7 +29,10 @@ constexpr size_t kGroups = 2;
 class GroupOfNodes {
  public:
   explicit GroupOfNodes(std::vector<uint64_t> nic_rates)
-      : nic_rates_(std::move(nic_rates)), rates_(nic_rates_), used_(nic_rates_.size(), 0) {
+      : nic_rates_(std::move(nic_rates)),
+        rates_(nic_rates_),
+        used_(nic_rates_.size(), 0),
+        watches_(nic_rates_.size()) {
     weigh();
   }
 
@@ -40,22 +42,21 @@ class GroupOfNodes {
     const double w = weights_.empty() ? 1 / n : static_cast<double>(weights_[i]) / kWeightUnits;
     return 1 + w * (n - 2);
   }
-  // Others use those fractions of the NICs, so the group carries as much as its slowest node can.
-  void carry(const std::vector<double>& others) {
+  // Others leave it those parts of the NICs, so the group carries as much as its slowest node can.
+  void carry(const std::vector<double>& left) {
     double slowest = 1e300;
     for (size_t i = 0; i < nic_rates_.size(); ++i)
-      slowest = std::min(slowest, std::max(0.5, 1 - others[i]) * static_cast<double>(nic_rates_[i]) / load(i));
+      slowest = std::min(slowest, left[i] * static_cast<double>(nic_rates_[i]) / load(i));
     for (size_t i = 0; i < nic_rates_.size(); ++i)
       used_[i] = slowest * load(i) / static_cast<double>(nic_rates_[i]);
   }
-  // Takes the rates that the watches of the others' use give; changes the parts where that is worth it.
-  void follow(const std::vector<std::array<UseWatch, 3>>& watches, size_t me, int64_t now) {
+  // The others have left it so much of the NICs since the latest look. Changes the parts where that is worth
+  // it.
+  void follow(const std::vector<double>& left, int64_t since, int64_t now) {
     std::vector<uint64_t> rates;
     for (size_t i = 0; i < nic_rates_.size(); ++i) {
-      uint64_t classes = 1;
-      for (size_t other = 0; other < watches[i].size(); ++other)
-        classes += other != me && watches[i][other].much() ? 1 : 0;
-      rates.push_back(nic_rates_[i] / classes);
+      watches_[i].look(left[i], since, now);
+      rates.push_back(static_cast<uint64_t>(static_cast<double>(nic_rates_[i]) * watches_[i].part()));
     }
     if (rates == rates_ || now < next_change_ns_) return;
     const std::vector<uint32_t> before = weights_;
@@ -87,13 +88,14 @@ class GroupOfNodes {
   std::vector<uint64_t> rates_;
   std::vector<uint32_t> weights_;
   std::vector<double> used_;
+  std::vector<PartWatch> watches_;
   int64_t next_change_ns_ = 0;
 };
 
 class SharedNics {
  public:
   SharedNics(size_t nodes, uint64_t seed)
-      : random(seed), third_(nodes, 0), watches_(nodes), groups(kGroups, GroupOfNodes(rates(nodes))) {}
+      : random(seed), third_(nodes, 0), groups(kGroups, GroupOfNodes(rates(nodes))) {}
 
   // The third class uses some NICs more or less from now on, or not at all.
   void change_third() {
@@ -105,25 +107,27 @@ class SharedNics {
     for (const int64_t until = now + static_cast<int64_t>(seconds * kNsPerSecond); now < until;) {
       // Each group takes what the other leaves, and leaves what it does not take, until both have settled.
       for (int round = 0; round < 30; ++round) {
-        for (size_t g = 0; g < kGroups; ++g) {
-          std::vector<double> others = groups[1 - g].used();
-          for (size_t i = 0; i < others.size(); ++i) others[i] += third_[i];
-          groups[g].carry(others);
-        }
+        for (size_t g = 0; g < kGroups; ++g) groups[g].carry(left_for(g));
       }
       const int64_t since = now;
       now += kStepNs;
-      for (size_t i = 0; i < watches_.size(); ++i) {
-        for (size_t g = 0; g < kGroups; ++g) watches_[i][g].look(groups[g].used()[i], since, now);
-        watches_[i][kGroups].look(third_[i], since, now);
-      }
-      for (size_t g = 0; g < kGroups; ++g) groups[g].follow(watches_, g, now);
+      for (size_t g = 0; g < kGroups; ++g) groups[g].follow(left_for(g), since, now);
     }
   }
 
   std::mt19937_64 random;
 
  private:
+  // As NicShare has it for three classes of one weight.
+  std::vector<double> left_for(size_t group) const {
+    std::vector<double> left;
+    for (size_t i = 0; i < third_.size(); ++i) {
+      const double other = groups[1 - group].used()[i];
+      const double classes = 1 + (other > 0 ? 1 : 0) + (third_[i] > 0 ? 1 : 0);
+      left.push_back(std::max(1 / classes, 1 - other - third_[i]));
+    }
+    return left;
+  }
   std::vector<uint64_t> rates(size_t nodes) {
     std::vector<uint64_t> of_nodes(nodes, 1'000'000'000);
     for (uint64_t& rate : of_nodes) rate /= random() % 4 == 0 ? 2 : 1;
@@ -131,7 +135,6 @@ class SharedNics {
   }
 
   std::vector<double> third_;
-  std::vector<std::array<UseWatch, 3>> watches_;
 
  public:
   std::vector<GroupOfNodes> groups;
