@@ -52,10 +52,10 @@ class Namespaces:
     def link(self, host, nic, *action):
         self.testhosts("link", str(host), str(nic), *action)
 
-    def address(self, host=0, nic=0):
-        """The address of a host's NIC."""
-        words = [line.split() for line in self.testhosts("show").splitlines()]
-        return [line[3] for line in words if line[1] == str(host)][nic]
+    def address(self, host=0):
+        """The address of a host's first NIC."""
+        lines = [line.split() for line in self.testhosts("show").splitlines()]
+        return next(line[3] for line in lines if line[1] == str(host))
 
 
 class Hosts(Namespaces):

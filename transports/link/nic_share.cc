@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
+
 namespace hdt::transport {
 
 namespace {
@@ -24,12 +26,17 @@ constexpr uint64_t kTellingBytes = 32 << 10;
 // the NIC's time.
 constexpr double kCatchUpNs = 20e6;
 // Between two looks at the use of a NIC. An operation's gaps are shorter.
-constexpr int64_t kLookNs = 200'000'000;
+constexpr int64_t kUseLookNs = 200'000'000;
 
 }  // namespace
 
+double NicShare::Flow::patience_of(const std::string& group_class) {
+  constexpr uint32_t kSteps = 1 << 16;
+  return 1 + static_cast<double>(crc32c(group_class) % kSteps) / kSteps;
+}
+
 NicShare::Lane::Lane(NicShare& nic, const std::string& group_class, int64_t now)
-    : nic_(nic), flow_(nic.flows_[group_class]), moved_ns_(now) {
+    : nic_(nic), flow_(nic.flow(group_class)), moved_ns_(now) {
   ++flow_.lanes;
   nic_.lanes_.push_back(this);
 }
@@ -104,7 +111,7 @@ double NicShare::Lane::part(int64_t now) {
 void NicShare::look_at_use(int64_t now) {
   if (looked_ns_ == 0) looked_ns_ = now;
   const int64_t since = looked_ns_;
-  if (now - since < kLookNs) return;
+  if (now - since < kUseLookNs) return;
   looked_ns_ = now;
   for (auto& [name, flow] : flows_) {
     const auto bytes = static_cast<double>(std::max(flow.sent, flow.received));

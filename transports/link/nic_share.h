@@ -35,6 +35,10 @@ class NicShare {
  private:
   // A class on this NIC. It stays when its last lane goes.
   struct Flow {
+    explicit Flow(const std::string& group_class) : watch(patience_of(group_class)) {}
+    // From 1 to 2, and hardly the same for two classes; the same on all nodes, so that a group's nodes are
+    // about equally patient.
+    static double patience_of(const std::string& group_class);
     SharePolicy policy;
     double virtual_bytes = 0;  // bulk: the end of its latest fragment in virtual time (bytes by weight)
     bool waiting = false;      // it has a fragment and a rail with room, and waits for its turn
@@ -111,13 +115,17 @@ class NicShare {
   }
   // Takes effect at once, also for lanes that exist.
   void set_policy(const std::string& group_class, const SharePolicy& policy) {
-    flows_[group_class].policy = policy;
+    flow(group_class).policy = policy;
   }
   // Clears the marks of waiting classes, before links are asked again.
   void forget_wishes();
   bool anyone_waits() const;
 
  private:
+  // The flow of that class, made if there is none.
+  Flow& flow(const std::string& group_class) {
+    return flows_.try_emplace(group_class, group_class).first->second;
+  }
   // Bytes under way on the NIC, without those of rails on which nothing moves.
   uint64_t in_flight(int64_t now) const;
   // By how much the window of bulk is divided: 1, or more where there are latency classes.

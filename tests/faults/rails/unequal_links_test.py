@@ -113,7 +113,7 @@ class UnequalLinks(unittest.TestCase):
             self.assertIn("has other rates from call", hosts.read_log(1))
 
     def test_parts_follow_a_class_that_moves_to_other_nics(self):
-        flags = ["--class.default.nics", "eth0"]
+        flags = ["--class.default.nics", "eth1"]
         with tempfile.TemporaryDirectory() as folder, KnownHosts(folder, [24_000_000] * 3, 2, flags) as hosts:
             ranks = hosts.ranks("allreduce", RUN_S, 1024)
             self.await_part(hosts, None, "equal parts of equal hosts")
@@ -121,8 +121,10 @@ class UnequalLinks(unittest.TestCase):
             def move(nics):
                 hosts.control(0, "class", "set", "default", "nics=" + nics)
 
-            # The first two hosts get a second NIC, which the measured links did not have.
-            move(",".join(["eth0"] + [hosts.address(host, 1) for host in (0, 1)]))
+            # Addresses end in the numbers of the NIC, from 0, and of the host, from 1. The first two hosts get a
+            # second NIC, which the measured links did not have.
+            net = hosts.address().rsplit(".", 2)[0]
+            move(net + ".*[12]*")
             self.await_part(hosts, 2, "more for the hosts with two NICs")
             # The daemon that proposes changes, and one with more than was measured.
             for host in (0, 1):
@@ -130,9 +132,9 @@ class UnequalLinks(unittest.TestCase):
             self.await_part(hosts, 2, "as before the restart")
             move("eth0,eth1")
             self.await_part(hosts, None, "equal parts with two NICs each")
-            move(",".join(["eth0"] + [hosts.address(host, 1) for host in (0, 2)]))
+            move(net + ".*[13]*")
             self.await_part(hosts, 1, "less for the host that has lost a NIC")
-            move("eth0")
+            move("eth1")
             self.await_part(hosts, None, "equal parts with one NIC each")
             ranks.end_soon()
             self.assertGreater(len(ranks.results(60)), 5)

@@ -94,7 +94,7 @@ TEST(PartWatch, PatienceGrowsWithEachChangeAndEndsWithRest) {
     nic.leave(0.3, 10);
     nic.leave(1, 10);
   }
-  EXPECT_LE(nic.changes, 5);
+  EXPECT_LE(nic.changes, 10);
   nic.leave(1, 1'000);
   EXPECT_EQ(nic.watch.part(), 1);
   nic.leave(0.5, 1);
