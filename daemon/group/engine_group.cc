@@ -132,12 +132,7 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   peer.region = their_region;
   peer.writes_in_flight = 0;
   std::erase(peer.moved, &link);
-  if (!agreed_nics_.empty()) {
-    ipc::NicsOfLink nics = agreed_nics_[node];
-    nics.moved = 1;  // the NICs of the new link are not those that were measured
-    set_measured_nics(node, nics);
-  }
-  on_rails(node);
+  on_other_nics(node);
   HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
                LogTag{.group = context_.group_class,
                       .op = static_cast<int64_t>(chunks_.calls_entered()),

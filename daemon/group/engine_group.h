@@ -242,6 +242,8 @@ class EngineGroup : private RateChanges::Group {
   void set_rates(std::vector<ipc::NodeRates> table, std::vector<ipc::NicsOfLink> nics);
   // By node: the NICs that carry the link to it.
   std::vector<ipc::NicsOfLink> count_link_nics() const;
+  // The group has moved to another link to the node.
+  void on_other_nics(uint32_t node);
   // Keeps how many NICs the link to the node was measured with.
   void set_measured_nics(uint32_t node, const ipc::NicsOfLink& nics);
   // Looks now and then whether other classes use the NICs of the links.

@@ -61,6 +61,15 @@ void EngineGroup::set_measured_nics(uint32_t node, const ipc::NicsOfLink& nics) 
       .set_nics(node, nics);
 }
 
+// From here on a NIC that comes is none of those that were measured.
+void EngineGroup::on_other_nics(uint32_t node) {
+  if (agreed_nics_.empty()) return;
+  ipc::NicsOfLink nics = agreed_nics_[node];
+  nics.moved = 1;
+  set_measured_nics(node, nics);
+  on_rails(node);
+}
+
 // While calls run. Between calls it does not matter.
 void EngineGroup::look_at_nics() {
   if (!look_at_nics_.expired()) return;

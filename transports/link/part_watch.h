@@ -1,5 +1,5 @@
 // part_watch.h: the part of a NIC on which a class can count for some time (docs/design/collectives.md,
-// "Unequal links"). Whoever goes by it changes what is sent, on all nodes at once, so it must not change often:
+// "Unequal links"). Whoever goes by it changes what is sent, on all nodes at once, so it must change seldom:
 //
 // - It has steps of an eighth. The part as it is now must be three quarters of a step or more away, and on
 //   the same side for `wait` without a break, at first a second. Then the mean of that time is taken.

@@ -122,7 +122,7 @@ class UnequalLinks(unittest.TestCase):
             def move(nics):
                 hosts.control(0, "class", "set", "default", "nics=" + nics)
 
-            # Addresses end in the numbers of the NIC, from 0, and of the host, from 1. The first two hosts get a
+            # Addresses end in the numbers of the NIC, from 0, and of the host, from 1. The first two get a
             # second NIC, which the measured links did not have.
             net = hosts.address().rsplit(".", 2)[0]
             move(net + ".*[12]*")
