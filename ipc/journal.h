@@ -34,9 +34,22 @@ inline constexpr uint64_t kToldCalls = 128;
 // most transport::kCopiedWriteBytes. If it is full, the daemon fails the group.
 inline constexpr uint64_t kSentBytes = uint64_t{1536} << 10;
 
-// How much of a link's measured rates is left, in units of 1 / kWholeLink; at least 1.
+// How much of its measured rates a link has, in units of 1 / kWholeLink; at least 1. More than kWholeLink
+// where it has got more NICs than it was measured with.
 using LinkPart = uint8_t;
 inline constexpr LinkPart kWholeLink = 16;
+inline constexpr LinkPart kLargestPart = UINT8_MAX;
+
+// The NICs at one end of the link that was measured.
+struct NicsOfLink {
+  // 0: not known
+  uint32_t count = 0;
+  // nominal, of all together, in Mbit/s; 0: not known of all
+  uint32_t mbits_s = 0;
+  // 1: the group has moved to another link since; 0: it has not, so a NIC that comes belongs to these
+  uint32_t moved = 0;
+  bool operator==(const NicsOfLink&) const = default;
+};
 
 // A change of the nodes' rates while the group runs (daemon/group/rate_changes.h), of which all nodes have
 // the same. Only the first nodes * nodes parts are in use, in groups of at most kMostMeasuredNodes.
@@ -131,12 +144,15 @@ class Journal {
     std::optional<collectives::Algorithm> algorithm;
     // By node. Empty if the group has more than kMostMeasuredNodes nodes.
     std::vector<NodeRates> rates;
-    // By node: the rails that this node's link to it had. No agreement, but known only at that time. Empty
-    // as `rates`.
-    std::vector<uint32_t> rails;
+    // By node: the NICs of this node that carried its link to that node. No agreement, but known only at
+    // that time. Empty as `rates`.
+    std::vector<NicsOfLink> nics;
   };
   // Called once, when every node is ready.
   void agree(const Agreed& agreed) const;
+  // The NICs of the link to that node are others than agree() was given. In groups of at most
+  // kMostMeasuredNodes nodes.
+  void set_nics(uint32_t node, const NicsOfLink& nics) const;
   // Nothing: the group was not made yet, or the memory holds no known algorithm.
   std::optional<Agreed> agreed() const;
 
@@ -155,8 +171,8 @@ class Journal {
     uint64_t number = 0, call = 0;
     std::vector<LinkPart> parts;
   };
-  // The last two changes, the older one first, or as many as there were. A part that makes no sense counts
-  // as whole.
+  // The last two changes, the older one first, or as many as there were. A part of 0 makes no sense and
+  // counts as whole.
   std::vector<Change> changed_rates() const;
 
   // Notes a call that all local ranks have made. Called before the next node is sent the call.
@@ -205,7 +221,7 @@ class Journal {
   uint64_t chunk_bytes() const;
   GroupJournal& group() const { return *reinterpret_cast<GroupJournal*>(base_); }
   ChunkJournal& of(uint64_t chunk) const;
-  // The table of measurements, and behind it the rails.
+  // The table of measurements, with the NICs.
   std::byte* rates() const { return base_ + sizeof(GroupJournal); }
   static uint64_t rates_bytes(uint32_t nodes);
   std::atomic<uint64_t>* arrivals_of(const ChunkJournal& chunk) const;

@@ -52,9 +52,10 @@ class Namespaces:
     def link(self, host, nic, *action):
         self.testhosts("link", str(host), str(nic), *action)
 
-    def address(self):
-        """The address of host 0."""
-        return self.testhosts("show").split()[3]
+    def address(self, host=0):
+        """The address of a host's first NIC."""
+        lines = [line.split() for line in self.testhosts("show").splitlines()]
+        return next(line[3] for line in lines if line[1] == str(host))
 
 
 class Hosts(Namespaces):
@@ -123,8 +124,9 @@ class Hosts(Namespaces):
         with open(self.log(host), encoding="utf-8") as file:
             return file.read()
 
-    def ranks(self, *arguments, port=PORT):
-        return Ranks(self, arguments, port)
+    def ranks(self, *arguments, port=PORT, on=None):
+        """Ranks on these hosts, or on all."""
+        return Ranks(self, arguments, port, range(self.count) if on is None else on)
 
     def control(self, host, *words):
         """What hdtctl answers, as JSON."""
@@ -145,9 +147,6 @@ class Hosts(Namespaces):
             if "predicted_for" in explained:
                 return explained
         raise RuntimeError("the group has no measurements")
-
-    def ranks(self, *arguments, port=PORT):
-        return Ranks(self, arguments, port)
 
 
 class TwoHosts(Hosts):
@@ -170,15 +169,15 @@ class TwoHosts(Hosts):
 
 
 class Ranks:
-    """Running hdt-bench-rails, one on each host."""
+    """Running hdt-bench-rails, one on each host of `places`."""
 
-    def __init__(self, hosts, arguments, port):
+    def __init__(self, hosts, arguments, port, places):
         self.processes = []
-        for rank in range(hosts.count):
-            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(hosts.count),
-                                            HDT_SOCKET=hosts.socket(rank),
-                                            HDT_RENDEZVOUS=f"{hosts.address()}:{port}")
-            self.processes.append(hosts.on(rank, os.path.join(hosts.bin, "hdt-bench-rails"),
+        for rank, host in enumerate(places):
+            environment = clean_environment(HDT_RANK=str(rank), HDT_SIZE=str(len(places)),
+                                            HDT_SOCKET=hosts.socket(host),
+                                            HDT_RENDEZVOUS=f"{hosts.address(places[0])}:{port}")
+            self.processes.append(hosts.on(host, os.path.join(hosts.bin, "hdt-bench-rails"),
                                            *map(str, arguments), stdout=subprocess.PIPE,
                                            stderr=subprocess.PIPE, env=environment))
         for process in self.processes:

@@ -42,7 +42,7 @@ std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::
   return measurements;
 }
 
-// The quotient first: rates are foreign and may be as large as any number.
+// The quotient first, and a limit: rates are foreign and may be as large as any number.
 std::vector<ipc::NodeRates> with_parts(std::vector<ipc::NodeRates> table,
                                        std::span<const ipc::LinkPart> parts) {
   for (size_t from = 0; from < table.size(); ++from) {
@@ -51,8 +51,10 @@ std::vector<ipc::NodeRates> with_parts(std::vector<ipc::NodeRates> table,
       if (part == ipc::kWholeLink) continue;
       ipc::LinkRates& link = table[from].links[to];
       // A rate of 0 would mean that the link was not measured.
-      for (uint64_t* rate : {&link.bytes_s, &link.duplex_bytes_s})
-        *rate = *rate == 0 ? 0 : std::max<uint64_t>(*rate / ipc::kWholeLink * part, 1);
+      for (uint64_t* rate : {&link.bytes_s, &link.duplex_bytes_s}) {
+        const uint64_t unit = std::min(*rate / ipc::kWholeLink, UINT64_MAX / ipc::kLargestPart);
+        *rate = *rate == 0 ? 0 : std::max<uint64_t>(unit * part, 1);
+      }
     }
   }
   return table;

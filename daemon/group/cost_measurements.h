@@ -16,7 +16,7 @@ namespace hdt::daemon {
 // and the tuner decides by the size of a chunk.
 std::optional<collectives::CostMeasurements> cost_measurements(std::vector<ipc::NodeRates> table);
 
-// The table where of each link no more is left than `parts` says (ipc::RatesChange), as many as nodes *
+// The table where each link has as much of its rates as `parts` says (ipc::RatesChange), as many as nodes *
 // nodes.
 std::vector<ipc::NodeRates> with_parts(std::vector<ipc::NodeRates> table,
                                        std::span<const ipc::LinkPart> parts);

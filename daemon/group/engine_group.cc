@@ -132,8 +132,7 @@ void EngineGroup::move(uint32_t node, transport::Link& link, uint32_t backend,
   peer.region = their_region;
   peer.writes_in_flight = 0;
   std::erase(peer.moved, &link);
-  if (!agreed_rails_.empty()) agreed_rails_[node] = 0;  // they were those of the other link
-  on_rails(node);
+  on_other_nics(node);
   HDT_LOG_INFO("moved to another link to node {} {}", context_.nodes[node].name,
                LogTag{.group = context_.group_class,
                       .op = static_cast<int64_t>(chunks_.calls_entered()),
@@ -316,6 +315,7 @@ bool EngineGroup::progress() {
   if (ready_ && !adopting_ && !solo() && !context_.failed()) {
     any = chunks_.progress();
     if (rate_changes_) rate_changes_->on_progress();
+    if (any) look_at_nics();
     any |= rings_.progress();
     if (chunks_.awaits_arrivals()) look_soon();
   }

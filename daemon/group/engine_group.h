@@ -31,6 +31,7 @@
 #include "base/shared_memory.h"
 #include "daemon/group/chunk_runner.h"
 #include "daemon/group/group_context.h"
+#include "daemon/group/link_part.h"
 #include "daemon/group/rate_changes.h"
 #include "daemon/group/ring_forwarder.h"
 #include "daemon/protocol/facts.h"
@@ -61,8 +62,8 @@ struct GroupSpec {
   bool adopted = false;
   // if adopted: the measurements that the nodes had exchanged; empty: there were none
   std::vector<ipc::NodeRates> rates;
-  // if adopted: by node, how many rails the link to it had then; empty as `rates`
-  std::vector<uint32_t> rails;
+  // if adopted: by node, the NICs that carried the link to it then; empty as `rates`
+  std::vector<ipc::NicsOfLink> nics;
   // how long, in ms, other nodes are to wait for a successor of this daemon; 0: there will be none
   int64_t restart_ms = 0;
   // all ranks of the node are in the process that hosts this daemon, so no successor could have them
@@ -112,7 +113,7 @@ class EngineGroup : private RateChanges::Group {
   // The link to the node has these rates. not measured(): there was no way to find out. Counted once for
   // each node.
   void on_link_measured(uint32_t node, const ipc::LinkRates& rates);
-  // The link in use for the node has got or lost a rail.
+  // The link in use for the node has got or lost a rail, or may have more or less of a NIC.
   void on_rails(uint32_t node);
   // The link to the node has ended. `daemon_ended`: the node's daemon does not listen any more, so a
   // successor may come: then the node is suspended if its hello allowed that. Otherwise the node, and with
@@ -238,9 +239,15 @@ class EngineGroup : private RateChanges::Group {
   // engine_group_rates.cc
   //
   // Takes up what all nodes have measured, and the changes since then that the journal has.
-  void set_rates(std::vector<ipc::NodeRates> table, std::vector<uint32_t> rails);
-  // By node: how many rails the link to it has.
-  std::vector<uint32_t> count_rails() const;
+  void set_rates(std::vector<ipc::NodeRates> table, std::vector<ipc::NicsOfLink> nics);
+  // By node: the NICs that carry the link to it.
+  std::vector<ipc::NicsOfLink> count_link_nics() const;
+  // The group has moved to another link to the node.
+  void on_other_nics(uint32_t node);
+  // Keeps how many NICs the link to the node was measured with.
+  void set_measured_nics(uint32_t node, const ipc::NicsOfLink& nics);
+  // Looks now and then whether other classes use the NICs of the links.
+  void look_at_nics();
   // A message about changes of rates.
   void on_rate_change(const RateChangeMessage& note);
   // The group is ready and not over.
@@ -312,10 +319,13 @@ class EngineGroup : private RateChanges::Group {
   std::vector<bool> link_told_;
   // by node: what it has measured; moved to `agreed_rates_` when the group becomes ready
   std::vector<std::optional<ipc::NodeRates>> rates_;
-  // by node: what all have measured, while all rails were there; empty: not known, or not ready
+  // by node: what all have measured; empty: not known, or not ready
   std::vector<ipc::NodeRates> agreed_rates_;
-  // by node: how many rails the link to it had then; 0: not known
-  std::vector<uint32_t> agreed_rails_;
+  // by node: the NICs that carried the link to it then
+  std::vector<ipc::NicsOfLink> agreed_nics_;
+  // by node: those of the link in use, as of the latest on_rails()
+  std::vector<LinkNics> seen_nics_;
+  Deadline look_at_nics_ = Deadline::after_ms(0);
   // nothing in groups that do not compare rates
   std::optional<RateChanges> rate_changes_;
   // came before the group was ready

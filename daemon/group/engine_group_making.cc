@@ -58,10 +58,10 @@ void EngineGroup::check_ready() {
   if (compares_rates()) {
     std::vector<ipc::NodeRates> table;
     for (auto& rates : rates_) table.push_back(std::move(*rates));
-    std::vector<uint32_t> rails = count_rails();
+    std::vector<ipc::NicsOfLink> nics = count_link_nics();
     ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
-        .agree({context_.algorithm, table, rails});
-    set_rates(std::move(table), std::move(rails));
+        .agree({context_.algorithm, table, nics});
+    set_rates(std::move(table), std::move(nics));
     publish_rates();
   }
   // 4. Ready: the ranks learn of it through on_ready.

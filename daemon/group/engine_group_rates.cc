@@ -1,8 +1,7 @@
-// engine_group_rates.cc: the rates of a group's links while it runs. They are those that all nodes have
-// measured when the group was made, less what is missing of each link's rails now. rate_changes.h has how all
+// engine_group_rates.cc: the rates of a group's links while it runs. They are the part that each link has now
+// (link_part.h) of the rates that all nodes have measured when the group was made. rate_changes.h has how all
 // nodes come to the same ones.
 #include <algorithm>
-#include <cmath>
 
 #include "base/log.h"
 #include "collectives/owner_weights.h"
@@ -13,41 +12,21 @@ namespace hdt::daemon {
 
 namespace {
 
-using transport::RailStatus;
-
-// What is left of a link that had `rails_then` rails when it was measured; nothing while it has none, as it
-// may be about to end. Rails count by the rates that they had lately, or alike if some rate is not known. A
-// daemon that was started again knows nothing of rails that were lost before, but how many they are.
-std::optional<ipc::LinkPart> part_of(const std::vector<RailStatus>& rails, uint32_t rails_then) {
-  const bool all_known =
-      std::ranges::none_of(rails, [](const auto& rail) { return rail.bytes_per_second == 0; });
-  double up = 0;
-  double all = 0;
-  for (const RailStatus& rail : rails) {
-    const double rate = all_known ? static_cast<double>(rail.bytes_per_second) : 1;
-    all += rate;
-    if (rail.up()) up += rate;
-  }
-  if (up == 0) return {};
-  if (rails_then > rails.size()) all *= static_cast<double>(rails_then) / static_cast<double>(rails.size());
-  return static_cast<ipc::LinkPart>(
-      std::clamp(std::round(up / all * ipc::kWholeLink), 1.0, 1.0 * ipc::kWholeLink));
-}
+constexpr int64_t kLookAtNicsMs = 250;
 
 }  // namespace
 
-std::vector<uint32_t> EngineGroup::count_rails() const {
-  std::vector<uint32_t> counts;
-  for (const GroupPeer& peer : context_.peers) {
-    const auto rails = peer.link == nullptr ? std::vector<RailStatus>() : peer.link->rails();
-    counts.push_back(static_cast<uint32_t>(std::ranges::count_if(rails, &RailStatus::up)));
-  }
+std::vector<ipc::NicsOfLink> EngineGroup::count_link_nics() const {
+  std::vector<ipc::NicsOfLink> counts;
+  for (const GroupPeer& peer : context_.peers)
+    counts.push_back(peer.link == nullptr ? ipc::NicsOfLink{} : count_nics(peer.link->rails()));
   return counts;
 }
 
-void EngineGroup::set_rates(std::vector<ipc::NodeRates> table, std::vector<uint32_t> rails) {
+void EngineGroup::set_rates(std::vector<ipc::NodeRates> table, std::vector<ipc::NicsOfLink> nics) {
   agreed_rates_ = std::move(table);
-  agreed_rails_ = std::move(rails);
+  agreed_nics_ = std::move(nics);
+  seen_nics_.resize(agreed_nics_.size());
   chunks_.set_measurements(cost_measurements(agreed_rates_));
   for (const auto& change : rate_changes_->before())
     chunks_.change_measurements(change.call, measurements_with(change.parts));
@@ -59,11 +38,45 @@ std::optional<collectives::CostMeasurements> EngineGroup::measurements_with(
   return cost_measurements(with_parts(agreed_rates_, parts));
 }
 
+// Only what has changed counts. The rates of rails always change a little, and are looked at again only when
+// something else has changed.
 void EngineGroup::on_rails(uint32_t node) {
   const transport::Link* link = context_.peers[node].link;
-  if (agreed_rails_.empty() || link == nullptr) return;
-  const std::optional<ipc::LinkPart> part = part_of(link->rails(), agreed_rails_[node]);
-  if (part) step_rates([&](RateChanges& changes) { changes.set_link(node, *part, now_ns()); });
+  if (agreed_nics_.empty() || link == nullptr) return;
+  const auto rails = link->rails();
+  LinkNics seen = nics_of(rails);
+  if (seen == seen_nics_[node]) return;
+  // The rails of a new link come one by one, some of them when the group is ready already.
+  const ipc::NicsOfLink nics = count_nics(rails);
+  if (agreed_nics_[node].moved == 0 && nics.count > agreed_nics_[node].count) set_measured_nics(node, nics);
+  const std::optional<ipc::LinkPart> part = part_of(rails, agreed_nics_[node]);
+  if (!part) return;
+  seen_nics_[node] = std::move(seen);
+  step_rates([&](RateChanges& changes) { changes.set_link(node, *part, now_ns()); });
+}
+
+void EngineGroup::set_measured_nics(uint32_t node, const ipc::NicsOfLink& nics) {
+  agreed_nics_[node] = nics;
+  ipc::Journal(context_.segment.journals(), context_.layout().nodes, context_.layout().slots)
+      .set_nics(node, nics);
+}
+
+// From here on a NIC that comes is none of those that were measured.
+void EngineGroup::on_other_nics(uint32_t node) {
+  if (agreed_nics_.empty()) return;
+  ipc::NicsOfLink nics = agreed_nics_[node];
+  nics.moved = 1;
+  set_measured_nics(node, nics);
+  on_rails(node);
+}
+
+// While calls run. Between calls it does not matter.
+void EngineGroup::look_at_nics() {
+  if (!look_at_nics_.expired()) return;
+  look_at_nics_ = Deadline::after_ms(kLookAtNicsMs);
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me) on_rails(node);
+  }
 }
 
 void EngineGroup::step_rates(const std::function<void(RateChanges& changes)>& step) {
@@ -73,7 +86,7 @@ void EngineGroup::step_rates(const std::function<void(RateChanges& changes)>& st
 }
 
 // Another node may be ready before this one is. A proposal must wait until this node has rates that it could
-// change; what is left of the other's links is only kept.
+// change; what the other's links have is only kept.
 void EngineGroup::on_rate_change(const RateChangeMessage& note) {
   std::string wrong;
   if (!ready_ && note.kind == RateChangeMessage::Kind::kPropose) early_proposal_ = note;
@@ -87,7 +100,8 @@ void EngineGroup::on_rate_change(const RateChangeMessage& note) {
 
 void EngineGroup::change_rates(uint64_t call, const RateChanges::Parts& parts) {
   chunks_.change_measurements(call, measurements_with(parts));
-  HDT_LOG_INFO("{} has other rates from call {} on: {} of {} links are not whole {}", context_.name(), call,
+  HDT_LOG_INFO("{} has other rates from call {} on: {} of {} links have not the measured ones {}",
+               context_.name(), call,
                std::ranges::count_if(parts, [](ipc::LinkPart part) { return part != ipc::kWholeLink; }),
                parts.size() - context_.nodes.size(), LogTag{.node = context_.nodes[context_.me].name});
 }

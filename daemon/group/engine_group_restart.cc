@@ -18,7 +18,7 @@ namespace hdt::daemon {
 void EngineGroup::go_on(const GroupSpec& spec) {
   if (!solo()) {
     ready_ = true;
-    if (!spec.rates.empty()) set_rates(spec.rates, spec.rails);
+    if (!spec.rates.empty()) set_rates(spec.rates, spec.nics);
     rings_.go_on();
     for (uint32_t node = 0; node < context_.peers.size(); ++node) {
       if (node != context_.me)

@@ -36,7 +36,7 @@ RateChanges::RateChanges(Group& group, uint64_t id, uint32_t me, uint32_t nodes,
   parts_ = before_.back().parts;
 }
 
-// A link has two ends, and either may have heard first that a rail is lost.
+// A link has two ends. Either may have heard first that a rail is lost, or may have the slower NICs.
 RateChanges::Parts RateChanges::told() const {
   Parts parts(size_t{nodes_} * nodes_, ipc::kWholeLink);
   for (uint32_t from = 0; from < nodes_; ++from) {
@@ -90,7 +90,7 @@ std::string RateChanges::on_message(const RateChangeMessage& note, int64_t now_n
     return "a change of rates in another's place";
   switch (note.kind) {
     case Kind::kNow: {
-      if (note.parts.size() != nodes_) return "what is left of another number of links";
+      if (note.parts.size() != nodes_) return "the parts of another number of links";
       Told& told = told_[note.from];
       if (note.number <= told.number) break;
       told.number = note.number;

@@ -1,8 +1,8 @@
-// rate_changes.h: how the nodes of a running group come to other rates of their links, when a rail is lost or
-// comes back. A schedule with unequal parts works only if all nodes run it with the same rates. So all change
-// at the same call:
+// rate_changes.h: how the nodes of a running group come to other rates of their links: when a rail is lost or
+// comes back, when the group moves to other NICs, and when another class takes a share of a NIC. A schedule
+// with unequal parts works only if all nodes run it with the same rates. So all change at the same call:
 //
-// 1. Each node sends node 0 what is left of its links, whenever that changes (kNow).
+// 1. Each node sends node 0 which parts of their rates its links have, whenever that changes (kNow).
 // 2. When nothing has changed for a while, node 0 decides whether other rates are worth it, and proposes a
 //    change (kPropose).
 // 3. Each node answers up to which call it has read, and reads no further (kHold).
@@ -65,7 +65,7 @@ class RateChanges {
   uint64_t hold() const { return promise_.change > number_ ? promise_.hold : kNoCall; }
   // The rates as of the latest change. All whole at first.
   const Parts& parts() const { return parts_; }
-  // Takes note of what is left of this node's link to `node`.
+  // Takes note of the part of its rates that this node's link to `node` has.
   void set_link(uint32_t node, ipc::LinkPart part, int64_t now_ns);
   // The node, or this one, has been started again, and both are connected.
   void on_back(uint32_t node, int64_t now_ns);
@@ -112,7 +112,7 @@ class RateChanges {
   bool passed_here_ = false;
   // the latest promise of this node; kept, as long as its change is not here
   ipc::Journal::Promise promise_;
-  // what is left of this node's links, and how often it was told
+  // the parts of this node's links, and how often they were told
   Parts mine_;
   uint64_t times_told_ = 0;
 

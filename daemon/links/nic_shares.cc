@@ -24,6 +24,7 @@ std::unique_ptr<transport::NicShare::Lane> NicShares::lane(size_t device, const 
   const bool loopback = transport::OwnAddresses().has(same_address->info.address);
   const auto first = loopback ? same_address : named(same_address->backend, same_address->info.name);
   transport::NicShare& share = shares_[first->info.address];
+  share.describe(first->info.address, first->info.bits_per_second);
   // The policy is set again for each rail, as the class may be new on this NIC.
   share.set_policy(group_class, policy_of_(group_class));
   return std::make_unique<transport::NicShare::Lane>(share, group_class, now_ns());

@@ -132,7 +132,7 @@ Result<GroupSpec> Adoption::describe(const Found& found, const NodeInfo& node) c
   if (!agreed) return Status(Code::kDaemonLost, "the daemon died while the group was made");
   spec.algorithm = agreed->algorithm;
   spec.rates = agreed->rates;
-  spec.rails = agreed->rails;
+  spec.nics = agreed->nics;
   return spec;
 }
 

@@ -120,8 +120,7 @@ bool is_valid(const RateChangeMessage& m) {
   using Kind = RateChangeMessage::Kind;
   return m.kind >= Kind::kNow && m.kind <= Kind::kPassed &&
          (m.kind == Kind::kNow || m.kind == Kind::kCommit) != m.parts.empty() &&
-         std::all_of(m.parts.begin(), m.parts.end(),
-                     [](ipc::LinkPart part) { return part >= 1 && part <= ipc::kWholeLink; });
+         std::ranges::none_of(m.parts, [](ipc::LinkPart part) { return part == 0; });
 }
 // kSuccess is an answer as well.
 bool is_valid(const ClassReady& m) { return is_code(m.code); }

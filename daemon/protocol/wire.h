@@ -197,7 +197,7 @@ struct RatesMessage {
 // exchange these.
 struct RateChangeMessage {
   enum class Kind : uint8_t {
-    // To node 0: "this is left of my links"; `number` counts these messages of a daemon's life.
+    // To node 0: "so much my links have"; `number` counts these messages of a daemon's life.
     kNow = 1,
     // From node 0: "rates are going to change; tell me up to which call you have read". `number` is that of
     // the change, here and below.

@@ -186,7 +186,7 @@ void read_journal(const Segment& segment, const Memory& memory) {
     for (const NodeRates& rates : agreed->rates) HDT_HOLDS(rates.links.size() == layout.nodes);
     for (const auto& change : journal.changed_rates()) {
       HDT_HOLDS(change.parts.size() == size_t{layout.nodes} * layout.nodes);
-      for (const LinkPart part : change.parts) HDT_HOLDS(part >= 1 && part <= kWholeLink);
+      for (const LinkPart part : change.parts) HDT_HOLDS(part >= 1);
     }
     if (const auto measurements =
             agreed->rates.empty() ? std::nullopt : daemon::cost_measurements(agreed->rates)) {
@@ -254,7 +254,7 @@ bool take(std::span<const std::byte> input) {
       rates.memory = {1000, 1000};
       rates.links.assign(memory.layout().nodes, {10'000, 1000, 1000});
       agreed.rates.assign(memory.layout().nodes, rates);
-      agreed.rails.assign(memory.layout().nodes, 2);
+      agreed.nics.assign(memory.layout().nodes, {2, 20'000, 0});
     }
     journal.agree(agreed);
     if (!agreed.rates.empty()) {

@@ -150,7 +150,11 @@ void Link::ping() {
 
 std::vector<RailStatus> Link::rails() const {
   std::vector<RailStatus> list;
-  for (const auto& rail : state_->rails) list.push_back(rail->status());
+  const int64_t now = state_->options.now();
+  for (const auto& rail : state_->rails) {
+    rail->look_at_nic(now);
+    list.push_back(rail->status());
+  }
   list.insert(list.end(), state_->lost.begin(), state_->lost.end());
   return list;
 }

@@ -102,7 +102,12 @@ struct RailStatus {
   uint64_t losses = 0;            // how often it was lost while it was up; an end in order does not count
   uint64_t corrupted = 0;         // received fragments whose checksum was wrong
   uint64_t bytes_per_second = 0;  // measured lately while it was busy; 0: not measured yet
-  std::string last_error;         // the reason of the latest loss; unchanged by an end in order
+  uint64_t alone_bytes_per_second = 0;  // the same, as of when no other class used its NIC
+  std::string nic;                      // this end's NIC; all rails over it have the same text
+  uint64_t nic_bits_per_second = 0;     // nominal; 0: not known
+  // The part of the NIC that the link's class can count on beside other classes, more than 0 and at most 1.
+  double nic_part = 1;
+  std::string last_error;  // the reason of the latest loss; unchanged by an end in order
   bool up() const { return state == State::kUp; }
 };
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
+
 namespace hdt::transport {
 
 namespace {
@@ -23,11 +25,18 @@ constexpr uint64_t kTellingBytes = 32 << 10;
 // A class that had nothing to send for a moment, such as between two operations, may make up for this much of
 // the NIC's time.
 constexpr double kCatchUpNs = 20e6;
+// Between two looks at the use of a NIC. An operation's gaps are shorter.
+constexpr int64_t kUseLookNs = 200'000'000;
 
 }  // namespace
 
+double NicShare::Flow::patience_of(const std::string& group_class) {
+  constexpr uint32_t kSteps = 1 << 16;
+  return 1 + static_cast<double>(crc32c(group_class) % kSteps) / kSteps;
+}
+
 NicShare::Lane::Lane(NicShare& nic, const std::string& group_class, int64_t now)
-    : nic_(nic), flow_(nic.flows_[group_class]), moved_ns_(now) {
+    : nic_(nic), flow_(nic.flow(group_class)), moved_ns_(now) {
   ++flow_.lanes;
   nic_.lanes_.push_back(this);
 }
@@ -72,6 +81,7 @@ void NicShare::Lane::handed_over(uint64_t bytes, int64_t now) {
   if (in_flight_ == 0) moved_ns_ = now;
   in_flight_ += bytes;
   flow_.used_ns = now;
+  flow_.sent += bytes;
   if (flow_.policy.latency) return;
   flow_.virtual_bytes = nic_.start_of(flow_);
   nic_.now_served_ = std::max(nic_.now_served_, flow_.virtual_bytes);
@@ -89,6 +99,44 @@ bool NicShare::Lane::others_move(int64_t since) const {
   return std::any_of(nic_.lanes_.begin(), nic_.lanes_.end(), [&](const Lane* other) {
     return other != this && other->peer_ == peer_ && other->progressed_ns_ >= since;
   });
+}
+
+double NicShare::Lane::part(int64_t now) {
+  nic_.look_at_use(now);
+  return flow_.policy.latency ? 1 : flow_.watch.part();
+}
+
+// The two directions of a NIC do not disturb each other, so the busier one counts. A NIC whose rate is not
+// known was never busy.
+void NicShare::look_at_use(int64_t now) {
+  if (looked_ns_ == 0) looked_ns_ = now;
+  const int64_t since = looked_ns_;
+  if (now - since < kUseLookNs) return;
+  looked_ns_ = now;
+  for (auto& [name, flow] : flows_) {
+    const auto bytes = static_cast<double>(std::max(flow.sent, flow.received));
+    flow.sent = flow.received = 0;
+    flow.use = std::min(1.0, bytes * meter_.best_ns_per_byte() / static_cast<double>(now - since));
+  }
+  for (auto& [name, flow] : flows_) flow.watch.look(left_for(flow), since, now);
+}
+
+// Latency classes take what they want, and bulk shares the rest. A class that uses less than its weight gives
+// it leaves the difference to the others.
+double NicShare::left_for(const Flow& flow) const {
+  double rest = 1;
+  double used = 0;
+  double weights = flow.policy.weight;
+  for (const auto& [name, other] : flows_) {
+    if (&other == &flow || other.use == 0) continue;
+    if (other.policy.latency) {
+      rest -= other.use;
+    } else {
+      used += other.use;
+      weights += other.policy.weight;
+    }
+  }
+  return std::max({0.0, rest - used, rest * flow.policy.weight / weights});
 }
 
 void NicShare::forget_wishes() {

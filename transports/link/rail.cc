@@ -26,7 +26,11 @@ Rail::Rail(Connection* connection, std::unique_ptr<NicShare::Lane> lane, uint32_
     : connection_(connection), lane_(std::move(lane)), number_(number), added_ns_(now), heard_ns_(now) {
   status_.local_address = connection->local_address();
   status_.remote_address = connection->remote_address();
-  if (lane_ != nullptr) lane_->leads_to(host_of(status_.remote_address));
+  status_.nic = host_of(status_.local_address);
+  if (lane_ == nullptr) return;
+  lane_->leads_to(host_of(status_.remote_address));
+  if (!lane_->nic_name().empty()) status_.nic = lane_->nic_name();
+  status_.nic_bits_per_second = lane_->nic_bits_per_second();
 }
 
 // The window goes by the best of the latest figures, not by their average (rate_meter.h says why).
@@ -112,6 +116,7 @@ std::optional<uint64_t> Rail::acknowledged(uint32_t received, Stamp at, int64_t 
   meter_.acknowledged(bytes, under_way_.front().written_ns, now);
   if (meter_.ns_per_byte() != 0)
     status_.bytes_per_second = static_cast<uint64_t>(kNsPerSecond / meter_.ns_per_byte());
+  if (!shared(now)) status_.alone_bytes_per_second = status_.bytes_per_second;
   if (lane_ != nullptr) lane_->acknowledged(bytes, under_way_.front().written_ns, delay_.rest_ns(), now);
   return static_cast<uint64_t>(fresh);
 }
@@ -126,7 +131,7 @@ Outbox::Fragment Rail::take_front() {
 }
 
 void Rail::on_fragment(uint64_t bytes, bool prompt, int64_t now) {
-  if (lane_ != nullptr) lane_->heard(now);
+  if (lane_ != nullptr) lane_->heard(bytes, now);
   ++received_;
   received_at_ = stamp_of(now);
   owed_bytes_ += bytes;

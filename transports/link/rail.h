@@ -54,6 +54,10 @@ class Rail {
   bool shared(int64_t now) const { return lane_ != nullptr && lane_->shared(now); }
   // True if it is its class's turn on the NIC. If not, the class is noted as waiting.
   bool has_turn(int64_t now) const { return lane_ == nullptr || lane_->admits(now); }
+  // Updates RailStatus::nic_part.
+  void look_at_nic(int64_t now) {
+    if (lane_ != nullptr) status_.nic_part = lane_->part(now);
+  }
   // Notes that its class has a fragment for the NIC.
   void wants_turn() const {
     if (lane_ != nullptr) lane_->wants();

@@ -12,7 +12,7 @@ import unittest
 
 from on_hosts import BUILD, ROOT, WAIT_S, main
 from processes import clean_environment
-from rails.two_hosts import Hosts
+from rails.two_hosts import PORT, Hosts
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 
@@ -100,6 +100,7 @@ class UnequalLinks(unittest.TestCase):
                 hosts.restart_daemon(host)
             self.await_part(hosts, 2, "as before the restart")
             hosts.link(2, 1, "up")
+            hosts.restart_daemon(2)  # it has only the NICs that were there when it was started
             self.await_part(hosts, None, "equal parts again")
             # In the midst of a change: wherever it is then.
             hosts.link(1, 0, "down")
@@ -111,6 +112,45 @@ class UnequalLinks(unittest.TestCase):
             ranks.end_soon()
             self.assertGreater(len(ranks.results(60)), 5)
             self.assertIn("has other rates from call", hosts.read_log(1))
+
+    def test_parts_follow_a_class_that_moves_to_other_nics(self):
+        flags = ["--class.default.nics", "eth1"]
+        with tempfile.TemporaryDirectory() as folder, KnownHosts(folder, [24_000_000] * 3, 2, flags) as hosts:
+            ranks = hosts.ranks("allreduce", RUN_S, 1024)
+            self.await_part(hosts, None, "equal parts of equal hosts")
+
+            def move(nics):
+                hosts.control(0, "class", "set", "default", "nics=" + nics)
+
+            # Addresses end in the numbers of the NIC, from 0, and of the host, from 1. The first two get a
+            # second NIC, which the measured links did not have.
+            net = hosts.address().rsplit(".", 2)[0]
+            move(net + ".*[12]*")
+            self.await_part(hosts, 2, "more for the hosts with two NICs")
+            # The daemon that proposes changes, and one with more than was measured.
+            for host in (0, 1):
+                hosts.restart_daemon(host)
+            self.await_part(hosts, 2, "as before the restart")
+            move("eth0,eth1")
+            self.await_part(hosts, None, "equal parts with two NICs each")
+            move(net + ".*[13]*")
+            self.await_part(hosts, 1, "less for the host that has lost a NIC")
+            move("eth1")
+            self.await_part(hosts, None, "equal parts with one NIC each")
+            ranks.end_soon()
+            self.assertGreater(len(ranks.results(60)), 5)
+
+    def test_parts_follow_another_class_on_a_port_and_return_after_it(self):
+        with tempfile.TemporaryDirectory() as folder, KnownHosts(folder, [24_000_000] * 4, 1) as hosts:
+            ranks = hosts.ranks("allreduce", RUN_S, 1024, on=(0, 1, 2))
+            self.await_part(hosts, None, "equal parts of equal hosts")
+            others = hosts.ranks("allreduce", RUN_S, 8192, "other", port=PORT + 1, on=(2, 3))
+            self.await_part(hosts, 2, "less for the host that another class uses")
+            others.end_soon()
+            self.assertGreater(len(others.results(60)), 1)
+            self.await_part(hosts, None, "equal parts again")
+            ranks.end_soon()
+            self.assertGreater(len(ranks.results(60)), 5)
 
     def test_many_hosts_exchange_in_two_levels(self):
         rates = [24_000_000] * 12

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iostream>
 #include <numeric>
 #include <random>
 
@@ -117,13 +118,22 @@ TEST(GridWeights, AtTheLimitsNothingOverflows) {
   }
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kGridVectors = 4;
+#else
+constexpr int kGridVectors = 250;
+#endif
+
 // Random blocks, also empty ones; and one place that owns all. In any order of the nodes.
 TEST(WeightedTwoLevel, IsProvenAndMovesWhatTheFormulaSays) {
+  std::cout << "seed " << kGridSeed << ", vectors by nodes";
   std::mt19937_64 random(kGridSeed);
   for (int nodes = 12; nodes <= 64; ++nodes) {
     const Grid grid = grid_of(nodes);
     if (grid.rows == 1) continue;
-    for (int round = 0; round < (nodes < 32 ? 12 : 3); ++round) {
+    const int vectors = vectors_of(nodes, kGridVectors);
+    std::cout << ", " << nodes << ": " << vectors;
+    for (int round = 0; round < vectors; ++round) {
       Problem problem = make_problem(Collective::kAllReduce, nodes, Shape::kNothing);
       for (int place = 1; place <= nodes; ++place) {
         const uint64_t length = round == 0 ? 2 * (place == nodes / 2 + 1) : random() % 3;
@@ -151,6 +161,7 @@ TEST(WeightedTwoLevel, IsProvenAndMovesWhatTheFormulaSays) {
       }
     }
   }
+  std::cout << "\n";
 }
 
 }  // namespace

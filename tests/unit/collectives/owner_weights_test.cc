@@ -19,7 +19,7 @@ constexpr uint64_t kWeightSeed = 30;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kVectors = 20;
 #else
-constexpr int kVectors = 200;
+constexpr int kVectors = 1'000;
 #endif
 
 // The time of an operation of one byte.
@@ -234,7 +234,8 @@ TEST(OwnerWeights, BlocksAreWithinOneElement) {
 TEST(WeightedPairwise, IsProven) {
   std::mt19937_64 random(kWeightSeed);
   for (int nodes = 2; nodes <= 64; ++nodes) {
-    const int vectors = std::max(1, kVectors / (nodes * nodes / 4));
+    const int vectors = vectors_of(nodes, kVectors);
+    std::cout << (nodes == 2 ? "vectors by nodes: " : ", ") << nodes << ": " << vectors;
     for (int round = 0; round < vectors; ++round) {
       Problem problem = make_problem(Collective::kAllReduce, nodes, Shape::kNothing);
       for (int node = 1; node <= nodes; ++node) {
@@ -245,6 +246,7 @@ TEST(WeightedPairwise, IsProven) {
           << nodes << " nodes, round " << round << ", seed " << kWeightSeed;
     }
   }
+  std::cout << "\n";
 }
 
 // And it combines n - 1 times what it owns.

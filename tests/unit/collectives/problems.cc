@@ -82,4 +82,11 @@ uint64_t combined_elements(const StepList& list) {
   return combined;
 }
 
+int vectors_of(int nodes, int most) {
+  constexpr int64_t kManyNodes = 22;
+  const auto fourth_power = [](int64_t n) { return n * n * n * n; };
+  if (nodes <= kManyNodes) return most;
+  return static_cast<int>(std::max<int64_t>(2, most * fourth_power(kManyNodes) / fourth_power(nodes)));
+}
+
 }  // namespace hdt::collectives::testing

@@ -43,7 +43,7 @@ std::vector<EngineMessage> examples() {
           ClassCommit{1, 2, 1},
           LinkMoved{1},
           LinkDrained{0},
-          RateChangeMessage{1, 2, RateChangeMessage::Kind::kCommit, 3, 4, {16, 1, 8, 16}}};
+          RateChangeMessage{1, 2, RateChangeMessage::Kind::kCommit, 3, 4, {16, 1, 8, 255}}};
 }
 
 std::vector<ControlMessage> control_examples() {
@@ -95,7 +95,7 @@ TEST(Wire, TheBytesOfThisVersion) {
                                     "27 bytes, 1781870374", "18 bytes, 3506787771", "9 bytes, 2378836233",
                                     "9 bytes, 3471768444", "33 bytes, 3390871936", "33 bytes, 634879522",
                                     "37 bytes, 3012514980", "13 bytes, 4061310594", "13 bytes, 3267401447",
-                                    "9 bytes, 3029114377", "38 bytes, 1267159449"));
+                                    "9 bytes, 3029114377", "38 bytes, 4137993639"));
   std::vector<std::string> messages(std::variant_size_v<ControlMessage>);
   for (const ControlMessage& message : control_examples()) messages[message.index()] = sum(encode(message));
   EXPECT_THAT(messages, ::testing::ElementsAre("", "197 bytes, 1282014212", "49 bytes, 3589418823",
@@ -201,6 +201,14 @@ TEST(Wire, ACallOfAnotherNodeMustBeOne) {
   EXPECT_TRUE(refused([](ipc::Call& c) { c.op = static_cast<collectives::ReduceOp>(9); }));
   EXPECT_TRUE(refused([](ipc::Call& c) { c.root = -1; }));
   EXPECT_TRUE(refused([](ipc::Call& c) { c.count = UINT64_MAX; }));
+}
+
+// A link has some part of its rates. It may have more than was measured.
+TEST(Wire, PartsOfLinksAreNeverNothing) {
+  RateChangeMessage change{1, 2, RateChangeMessage::Kind::kNow, 3, 0, {16, 255, 1}};
+  EXPECT_FALSE(std::holds_alternative<std::monostate>(decode_engine_message(encode(change))));
+  change.parts[1] = 0;
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(decode_engine_message(encode(change))));
 }
 
 TEST(Wire, DamagedBytesAreRefusedOrMeanWhatTheySay) {

@@ -52,6 +52,17 @@ TEST(Figures, OfAPartOfALinkAreThatPartOfItsRates) {
   EXPECT_EQ(part.duplex_bytes_s, 0U);
 }
 
+// A link that has got more NICs; and one whose rates come from a node that says anything.
+TEST(Figures, OfALinkWithMoreNicsAreMore) {
+  std::vector<ipc::LinkPart> parts(9, ipc::kWholeLink);
+  parts[1 * 3 + 2] = 40;
+  auto table = example_table();
+  table[1].links[2] = {20'000, 1'600, UINT64_MAX};
+  const auto part = with_parts(table, parts)[1].links[2];
+  EXPECT_EQ(part.bytes_s, 4'000U);
+  EXPECT_GT(part.duplex_bytes_s, UINT64_MAX / 8);
+}
+
 TEST(Figures, ThereAreNoneWhereSomethingIsNotMeasured) {
   auto table = example_table();
   table[2].links[0].bytes_s = 0;

@@ -1,10 +1,12 @@
-// rate_changes_test.cc: nodes that read calls at any pace, lose and get back parts of their links, and are
-// started again at any moment, with messages that come in any order. Every call must have the same rates on
-// all nodes, and in the end all have the rates of the links as they are.
+// rate_changes_test.cc: nodes that read calls at any pace, lose and get back parts of their links, move to
+// links that carry less or more than those that were measured, and are started again at any moment, with
+// messages that come in any order. Every call must have the same rates on all nodes, and in the end all have
+// the rates of the links as they are.
 #include "daemon/group/rate_changes.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -94,7 +96,7 @@ class Node : public RateChanges::Group {
 
  public:
   std::unique_ptr<RateChanges> changes;
-  // what is left of them in truth
+  // what they have in truth
   Parts links;
   // by call; a call that was read again by a successor must have had the same
   std::map<uint64_t, std::set<Parts>> used;
@@ -138,20 +140,45 @@ class World {
     now += ns;
     if (all[0]->up) all[0]->changes->on_time(now);
   }
+  void set_link(uint32_t node, uint32_t other, ipc::LinkPart part) {
+    Node& at = *all[node];
+    at.links[other] = part;
+    if (at.up) at.changes->set_link(other, part, now);
+  }
   void change_link() {
     const auto node = static_cast<uint32_t>(pick(all.size()));
     const auto other = static_cast<uint32_t>(pick(all.size()));
-    if (node == other) return;
-    Node& at = *all[node];
-    at.links[other] = static_cast<ipc::LinkPart>(1 + pick(ipc::kWholeLink));
-    if (at.up) at.changes->set_link(other, at.links[other], now);
+    if (node != other) set_link(node, other, static_cast<ipc::LinkPart>(1 + pick(ipc::kWholeLink)));
   }
-  void step() {
+  // The class gets other NICs: every node's links are others, one end after the other, while the rest goes
+  // on. Meanwhile daemons may be killed and started again.
+  void move_class() {
+    std::vector<ipc::LinkPart> of_node;
+    for (size_t node = 0; node < all.size(); ++node)
+      of_node.push_back(static_cast<ipc::LinkPart>(1 + pick(ipc::kLargestPart)));
+    std::vector<std::pair<uint32_t, uint32_t>> ends;
+    for (uint32_t node = 0; node < all.size(); ++node) {
+      for (uint32_t other = 0; other < all.size(); ++other) {
+        if (node != other) ends.emplace_back(node, other);
+      }
+    }
+    std::shuffle(ends.begin(), ends.end(), random);
+    for (const auto& [node, other] : ends) {
+      set_link(node, other, of_node[node]);
+      for (size_t i = pick(4); i > 0; --i) step(false);
+    }
+  }
+  // `changes_links`: among other things.
+  void step(bool changes_links) {
     const auto node = static_cast<uint32_t>(pick(all.size()));
     Node& at = *all[node];
     switch (pick(12)) {
       case 0:
-        change_link();
+        if (changes_links && pick(8) == 0) {
+          move_class();
+        } else if (changes_links) {
+          change_link();
+        }
         break;
       case 1:
         if (pick(6) != 0) break;
@@ -227,7 +254,7 @@ TEST(RateChanges, EachCallHasTheSameRatesOnAllNodesWhateverHappens) {
     SCOPED_TRACE("seed " + std::to_string(first_seed + i));
     World world(static_cast<uint32_t>(2 + i % 5), first_seed + i);
     for (int step = 0; step < 1'500; ++step) {
-      world.step();
+      world.step(true);
       if (::testing::Test::HasFatalFailure()) return;
     }
     world.settle();

@@ -63,13 +63,16 @@ TEST_F(JournalTest, WhatWasAgreed) {
   agreed.algorithm = collectives::Algorithm::kBruck;
   for (uint64_t node = 0; node < kNodes; ++node)
     agreed.rates.push_back({{node, node + 1}, {{1, node}, {2, node}, {3, node}}});
-  agreed.rails = {0, 2, 4};
+  agreed.nics = {{}, {2, 20'000, 0}, {4, 0, 1}};
   journal_.agree(agreed);
   const auto read = journal_.agreed();
   ASSERT_TRUE(read);
   EXPECT_EQ(read->algorithm, agreed.algorithm);
   EXPECT_EQ(read->rates, agreed.rates);
-  EXPECT_EQ(read->rails, agreed.rails);
+  EXPECT_EQ(read->nics, agreed.nics);
+  agreed.nics[1] = {3, 30'000, 1};
+  journal_.set_nics(1, agreed.nics[1]);
+  EXPECT_EQ(journal_.agreed()->nics, agreed.nics);
 }
 
 TEST_F(JournalTest, ThePromiseThatWasMadeLast) {
@@ -85,7 +88,7 @@ TEST_F(JournalTest, TheLastTwoChangesOfRates) {
   EXPECT_TRUE(journal_.changed_rates().empty());
   std::vector<LinkPart> parts(kNodes * kNodes, kWholeLink);
   for (uint64_t number = 1; number <= 5; ++number) {
-    parts[number] = static_cast<LinkPart>(number);
+    parts[number] = static_cast<LinkPart>(50 * number);
     journal_.change_rates(2 * number, 100 * number, parts);
     const auto changes = journal_.changed_rates();
     ASSERT_EQ(changes.size(), number == 1 ? 1U : 2U);

@@ -252,6 +252,61 @@ TEST_P(NicShareTest, ALongQueueDrainsWhenAnotherClassBegins) {
       << "seed " << GetParam();
 }
 
+// Runs until then, and asks meanwhile, as groups do.
+double asked_until(World& world, Sender& sender, int64_t until) {
+  double part = sender.lane.part(world.now);
+  while (world.now < until) {
+    world.run(std::min(until, world.now + 250 * kNsPerMs));
+    part = sender.lane.part(world.now);
+  }
+  return part;
+}
+
+TEST_P(NicShareTest, AClassCountsOnItsWeightOnceAnotherOneHasLongUsedTheNic) {
+  World world(GetParam());
+  Sender& five = world.add("five", {false, 5});
+  Sender& three = world.add("three", {false, 3});
+  world.add("idle", {false, 8});
+  five.endless = true;
+  EXPECT_EQ(asked_until(world, five, 2'000 * kNsPerMs), 1);
+  three.endless = true;
+  EXPECT_EQ(asked_until(world, five, 2'700 * kNsPerMs), 1);
+  EXPECT_EQ(asked_until(world, five, 4'500 * kNsPerMs), 0.625);
+  EXPECT_EQ(three.lane.part(world.now), 0.375);
+  three.endless = false;
+  EXPECT_EQ(asked_until(world, five, 6'000 * kNsPerMs), 0.625);
+  EXPECT_EQ(asked_until(world, five, 9'000 * kNsPerMs), 1);
+}
+
+// More than its weight, where the other one does not take all of its own. What comes from elsewhere uses the
+// NIC as well.
+TEST_P(NicShareTest, AClassCountsOnWhatAnotherOneLeaves) {
+  World world(GetParam());
+  Sender& own = world.add("own", {false, 1});
+  Sender& other = world.add("other", {false, 3});
+  own.endless = true;
+  for (int i = 0; i < 20; ++i) {
+    (void)asked_until(world, own, world.now + 100 * kNsPerMs);
+    // 25 % of what the NIC carries in that time
+    other.lane.heard(static_cast<uint64_t>(25e6 / kNicNsPerByte), world.now);
+  }
+  EXPECT_EQ(own.lane.part(world.now), 0.75);
+}
+
+TEST_P(NicShareTest, LatencyClassesCountOnAllAndBulkOnTheRest) {
+  World world(GetParam());
+  Sender& bulk = world.add("bulk", {false, 4});
+  Sender& latency = world.add("latency", {true, 1});
+  bulk.endless = true;
+  for (int i = 0; i < 400; ++i) {
+    // 64 KiB take a millisecond.
+    for (int j = 0; j < 5; ++j) latency.queue.push_back(64 << 10);
+    (void)asked_until(world, bulk, world.now + 10 * kNsPerMs);
+  }
+  EXPECT_EQ(bulk.lane.part(world.now), 0.5);
+  EXPECT_EQ(latency.lane.part(world.now), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, NicShareTest, ::testing::Range(uint64_t{1}, uint64_t{6}));
 
 }  // namespace
