@@ -8,8 +8,8 @@
 
 #include <atomic>
 
+#include "base/patience.h"
 #include "ipc/segment.h"
-#include "libclient/common/patience.h"
 
 namespace hdt::client {
 
@@ -27,8 +27,8 @@ inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif
 
 // Calls `look` until it returns true or the rounds are over, and returns whether it did. While nothing
-// changes, a look should cost no more than some loads of cached lines. `give_way` gives up the core between two
-// looks; it returns false to end the rounds.
+// changes, a look should cost no more than some loads of cached lines. `give_way` gives up the core between
+// two looks; it returns false to end the rounds.
 template <typename Look, typename GiveWay>
 bool spin(int quick_rounds, Look look, GiveWay give_way) {
   for (int i = 0; i < quick_rounds; ++i) {
@@ -48,12 +48,16 @@ bool spin(int quick_rounds, Look look) {
   return spin(quick_rounds, look, [] { return ::sched_yield() == 0; });
 }
 
+// How often a rank that waits for other nodes may lose its core in one wait. Two nodes of one rank each, on a
+// core each, lose it twice for 8 bytes and four times for 64 KiB.
+inline constexpr int kMostLosses = 8;
+
 // For as long as it is worth it on this thread's core (patience.h).
 template <typename Look>
 bool spin_patiently(int quick_rounds, Look look) {
-  Patience& patience = own_patience();
+  static thread_local constinit Patience patience(kMostLosses);
   patience.begin_wait();
-  return spin(quick_rounds, look, [&patience] { return patience.give_way(); });
+  return spin(quick_rounds, look, [] { return patience.give_way(); });
 }
 
 // The number of rounds at full speed for a group of this shape. It is 0 unless every rank has a core to
