@@ -1,16 +1,17 @@
 // engine.cc: an engine's thread and its rounds, and the making and the end of groups.
 #include "daemon/engine/engine.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 
 #include "base/contained.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "base/start_thread.h"
 
 namespace hdt::daemon {
@@ -140,16 +141,17 @@ void Engine::run() {
   };
   // The last moment at which a round found something to do.
   int64_t idle_since = now_ns();
+  // To wake an engine costs more than to wake a rank, so only for how long it lost its core counts.
+  Patience patience(std::numeric_limits<int>::max());
   // One turn of the loop. It returns after at most one sleep, so that `stop_` is looked at.
   const auto round = [&] {
     if (work()) {
       idle_since = now_ns();
+      patience.begin_wait();
       return;
     }
-    if (now_ns() - idle_since < options_.spin_ns) {
-      ::sched_yield();  // whoever shares this core may be the one that we wait for
-      return;
-    }
+    // Whoever shares this core may be the one that we wait for.
+    if (now_ns() - idle_since < options_.spin_ns && patience.give_way()) return;
     set_asleep(true);
     if (!work()) {
       const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
@@ -162,6 +164,7 @@ void Engine::run() {
     }
     set_asleep(false);
     idle_since = now_ns();
+    patience.begin_wait();
   };
   while (!stop_.load(std::memory_order_acquire)) {
     heartbeat_.pass();

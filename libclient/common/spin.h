@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "base/patience.h"
 #include "ipc/segment.h"
 
 namespace hdt::client {
@@ -26,18 +27,37 @@ inline void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif
 
 // Calls `look` until it returns true or the rounds are over, and returns whether it did. While nothing
-// changes, a look should cost no more than some loads of cached lines.
-template <typename Look>
-bool spin(int quick_rounds, Look look) {
+// changes, a look should cost no more than some loads of cached lines. `give_way` gives up the core between
+// two looks; it returns false to end the rounds.
+template <typename Look, typename GiveWay>
+bool spin(int quick_rounds, Look look, GiveWay give_way) {
   for (int i = 0; i < quick_rounds; ++i) {
     if (look()) return true;
     relax();
   }
   for (int i = 0; i < kYieldingRounds; ++i) {
     if (look()) return true;
-    ::sched_yield();
+    if (!give_way()) return false;
   }
   return false;
+}
+
+// For all rounds, whoever else wants the core.
+template <typename Look>
+bool spin(int quick_rounds, Look look) {
+  return spin(quick_rounds, look, [] { return ::sched_yield() == 0; });
+}
+
+// How often a rank that waits for other nodes may lose its core in one wait. Two nodes of one rank each, on a
+// core each, lose it twice for 8 bytes and four times for 64 KiB.
+inline constexpr int kMostLosses = 8;
+
+// For as long as it is worth it on this thread's core (patience.h).
+template <typename Look>
+bool spin_patiently(int quick_rounds, Look look) {
+  static thread_local constinit Patience patience(kMostLosses);
+  patience.begin_wait();
+  return spin(quick_rounds, look, [] { return patience.give_way(); });
 }
 
 // The number of rounds at full speed for a group of this shape. It is 0 unless every rank has a core to

@@ -443,7 +443,8 @@ Status Communicator::run_collective(const ipc::Call& call, const void* send, voi
 }
 
 // Progress, spinning at first (spin.h), then asleep on the doorbell. The Sleeper comes before the last
-// look, so that no ring is lost between the look and the sleep.
+// look, so that no ring is lost between the look and the sleep. Whoever waits for other nodes spins for as
+// long as the core is not wanted by others: the one that it waits for needs a core, too.
 Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   const auto progressed = [&] {
     const std::lock_guard lock(mutex_);
@@ -453,7 +454,8 @@ Status Communicator::wait(Operation& operation, const Deadline& deadline) {
   {
     const Waiting waiting(waiters_);
     while (!operation.done()) {
-      if (spin(own_core_.quick_rounds(), progressed)) continue;
+      const int quick = own_core_.quick_rounds();
+      if (access_.one_node() ? spin(quick, progressed) : spin_patiently(quick, progressed)) continue;
       const Sleeper sleeper(rank_state().doorbell);
       if (progressed()) continue;
       if (deadline.expired()) {

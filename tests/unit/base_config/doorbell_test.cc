@@ -71,5 +71,32 @@ TEST(SleepOnAny, SleepsAlsoWhereTheKernelCannotWaitForSeveral) {
   }
 }
 
+// Two threads that wait for each other and sleep at once, as ranks do whose cores others want. A ring that is
+// lost leaves both asleep; only then do the deadlines pass.
+TEST(Doorbell, WakesWhoeverSleepsAtOnce) {
+  constexpr int kTurns = 20'000;
+  std::array<Doorbell, 2> doorbells;
+  std::atomic<int> turn{0};
+  std::atomic<bool> lost{false};
+  const auto play = [&](int self) {
+    for (int mine = self; mine < kTurns && !lost; mine += 2) {
+      const Deadline until = Deadline::after_ms(30'000);
+      while (turn.load(std::memory_order_acquire) != mine && !lost) {
+        const Sleeper sleeper(doorbells[static_cast<size_t>(self)]);
+        if (turn.load(std::memory_order_acquire) == mine) break;
+        sleeper.sleep(until);
+        if (until.expired()) lost = true;
+      }
+      turn.store(mine + 1, std::memory_order_release);
+      doorbells[static_cast<size_t>(1 - self)].ring();
+    }
+  };
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+  EXPECT_FALSE(lost);
+  EXPECT_EQ(turn.load(), kTurns);
+}
+
 }  // namespace
 }  // namespace hdt

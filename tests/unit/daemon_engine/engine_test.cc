@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <future>
+#include <random>
 #include <thread>
 
 #include "base/clock.h"
@@ -121,6 +122,29 @@ TEST_F(EngineOfOneNode, ARankRingsByAHandleBeyondTheBits) {
     ASSERT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
     on_engine([&] { ended_ = {}; });  // for the next group
   }
+}
+
+// The engine of this test sleeps as soon as a round has found nothing (spin_ns is 0), so nearly every ring
+// finds it asleep or about to be. One that is lost leaves it so until the deadline.
+TEST_F(EngineOfOneNode, AnEngineThatSleepsAtOnceHearsEveryRing) {
+  constexpr uint32_t kRings = 20'000;
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  ipc::Segment segment = make_group();
+  ipc::RankState& rank = segment.rank_state(0);
+  for (uint32_t asked = 1; asked <= kRings; ++asked) {
+    for (unsigned looks = random() % 200; looks > 0; --looks)
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    rank.echo_asked.store(asked);
+    ring(0);
+    const Deadline until = Deadline::after_ms(30'000);
+    while (rank.echo_given.load() != asked && !until.expired()) std::this_thread::yield();
+    ASSERT_EQ(rank.echo_given.load(), asked);
+  }
+  rank.departed.store(1);
+  on_engine([&] { engine().sessions().leave(kSession, 0); });
+  EXPECT_EQ(ended_.get_future().wait_for(kAnswerTime), std::future_status::ready);
 }
 
 // The engine had no memory to enter the session, and then some for what the session shares.
