@@ -2,10 +2,10 @@
 // events, a CPU runs the steps of its oldest chunk first, and events of the same time come in the order
 // in which they were foreseen. So a run has exactly one outcome.
 //
-// A send passes through these events: the CPU has run it (kRan), the message enters the port's queue (transmit)
-// unless its peer has not begun the chunk, port and link are free for it (kStarts), its first byte reaches the
-// peer (kReached), its last byte has arrived (kArrived), and the memory is the sender's again (kSent, which
-// may come before or after the arrival).
+// A send passes through these events: the CPU has run it (kRan), the message enters the queue of its port
+// (transmit) unless its peer has not begun the chunk, port and link are free for it (kStarts), its first byte
+// reaches the peer (kReached), its last byte has arrived (kArrived), and the memory is the sender's again
+// (kSent, which may come before or after the arrival).
 //
 // The engine is taken when a message starts, not when it is queued: a message that is queued behind others of
 // its link would otherwise keep the engine from what arrives meanwhile.

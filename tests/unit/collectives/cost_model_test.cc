@@ -153,8 +153,8 @@ TEST(CostModel, AnEngineThatCarriesBothPortsIsNoLimit) {
       };
       return microseconds(algorithm, allreduce, measurements);
     };
-    std::vector<uint64_t> whole;
-    for (const double rate : rates) whole.push_back(static_cast<uint64_t>(rate));
+    std::vector<OwnerRates> whole;
+    for (const double rate : rates) whole.push_back({.link = static_cast<uint64_t>(rate)});
     const std::vector<uint32_t> weights = owner_weights(whole);
     allreduce.pairwise_offsets = weighted_offsets(weights, 96 * kThousand);
     const double slowest = *std::ranges::min_element(rates);

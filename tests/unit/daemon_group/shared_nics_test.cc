@@ -14,6 +14,7 @@
 
 #include "collectives/owner_weights.h"
 #include "daemon/group/tuner.h"
+#include "tests/unit/collectives/owner_rates.h"
 #include "transports/link/part_watch.h"
 
 namespace hdt::daemon {
@@ -63,7 +64,7 @@ class GroupOfNodes {
     std::swap(rates_, rates);
     weigh();
     const double gain =
-        collectives::seconds_of_a_byte(before, rates_) / collectives::seconds_of_a_byte(weights_, rates_);
+        collectives::seconds_of_a_byte(before, links()) / collectives::seconds_of_a_byte(weights_, links());
     if (!(weights_.empty() && !before.empty() ? gain > 1 : gain >= kLeastGainOfParts)) {
       rates_ = rates;
       weights_ = before;
@@ -80,9 +81,11 @@ class GroupOfNodes {
 
  private:
   void weigh() {
-    weights_ = collectives::owner_weights(rates_);
-    if (collectives::gain_of(weights_, rates_) < kLeastGainOfParts) weights_.clear();
+    weights_ = collectives::owner_weights(links());
+    if (collectives::gain_of(weights_, links()) < kLeastGainOfParts) weights_.clear();
   }
+
+  std::vector<collectives::OwnerRates> links() const { return collectives::testing::links_alone(rates_); }
 
   const std::vector<uint64_t> nic_rates_;
   std::vector<uint64_t> rates_;
