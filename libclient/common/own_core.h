@@ -1,7 +1,7 @@
-// own_core.h: keeps the ranks of a node off each other's cores. Two ranks that wait for each other on one core
-// take turns there, and the scheduler may leave them so although other cores are idle: both have always just
-// run. A call of half a microsecond then takes 15 to 30. So ranks tell each other on which processor they
-// are, and one of two that share a core leaves it.
+// own_core.h: keeps the ranks of a node off each other's cores. Two ranks that wait for each other on one
+// core take turns there, and the scheduler may leave them so although other cores are idle: both have always
+// just run. A call of half a microsecond then takes 15 to 30. So ranks tell each other on which processor
+// they are, and one of two that share a core leaves it.
 //
 // Owner: Communicator. Any thread.
 #pragma once

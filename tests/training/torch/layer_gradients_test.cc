@@ -23,8 +23,8 @@ namespace hdt::training::testing {
 namespace {
 
 constexpr int64_t kSamples = 2;
-// Four points a derivative: what they leave out is of the order of kDistance^4, and the rounding of the values,
-// which differs between processors, is divided by no less than kDistance.
+// Four points a derivative: what they leave out is of the order of kDistance^4, and the rounding of the
+// values, which differs between processors, is divided by no less than kDistance.
 constexpr double kDistance = 3e-5;
 constexpr double kTolerance = 1e-7;  // of gradients of about 1
 

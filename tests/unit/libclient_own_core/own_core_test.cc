@@ -1,5 +1,5 @@
-// own_core_test.cc: of two ranks on one processor the one with the higher number leaves it, where it may. This
-// thread is one rank, and the other one is what its state says.
+// own_core_test.cc: of two ranks on one processor the one with the higher number leaves it, where it may.
+// This thread is one rank, and the other one is what its state says.
 #include "libclient/common/own_core.h"
 
 #include <gtest/gtest.h>
