@@ -1,12 +1,14 @@
 """processes.py: how benchmarks start and end the programs they compare."""
 
 import os
+import random
 import secrets
 import signal
 import socket
 import subprocess
 
 LIMIT_S = 30
+PORTS, PORT_TRIES = range(20000, 32000), 100
 
 
 def clean_environment(**more):
@@ -58,6 +60,15 @@ def end(processes, limit_s=LIMIT_S):
 
 
 def free_port(address):
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
+    """A TCP port at which nobody listens, nor at the one behind it, where HDT meets beside torch. Not one of
+    those that the system gives to connections, which could take it at any moment."""
+    for _ in range(PORT_TRIES):
+        port = random.choice(PORTS)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind((address, port))
+                second.bind((address, port + 1))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError(f"no free port at {address} in {PORT_TRIES} tries")

@@ -13,6 +13,10 @@ import unittest
 BUILD = os.path.abspath(sys.argv[1])
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(FOLDER, "..", "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+
+from processes import free_port  # noqa: E402  pylint: disable=wrong-import-position
+
 TIMEOUT_S = 90
 
 
@@ -25,9 +29,7 @@ class Job:
         self.local, self.size = local, nodes * local
         self.ranks = []
         self._daemons = {}  # by node
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port("127.0.0.1")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HDT_")}
         self._environment = clean | {
             "PYTHONPATH": os.path.join(BUILD, "python"), "WORLD_SIZE": str(self.size),

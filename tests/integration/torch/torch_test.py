@@ -3,13 +3,12 @@ interpreter must be the one that has torch."""
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from torch_job import BUILD, FOLDER, ROOT, TorchJobs
+from torch_job import BUILD, FOLDER, ROOT, TorchJobs, free_port
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration", "docs"))
 import doc_blocks  # noqa: E402  pylint: disable=wrong-import-position
@@ -57,10 +56,8 @@ class Torch(TorchJobs):
     def launched(self, name, **variables):
         """The output of a block of the manual that launches ddp.py."""
         text = doc_blocks.file_block(os.path.join(ROOT, "docs", "pytorch.md"), name)
-        with tempfile.TemporaryDirectory(prefix="hdt-launch-") as folder, socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            text = text.replace("29511", str(free.getsockname()[1]))
-            free.close()
+        with tempfile.TemporaryDirectory(prefix="hdt-launch-") as folder:
+            text = text.replace("29511", str(free_port("127.0.0.1")))
             shutil.copy(os.path.join(EXAMPLES, "ddp.py"), folder)
             os.symlink(sys.executable, os.path.join(folder, "python3"))
             with open(os.path.join(folder, "srun"), "w", encoding="utf-8") as srun:

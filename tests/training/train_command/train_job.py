@@ -4,7 +4,6 @@ some ranks, and how the ranks are started and looked at. A test's first argument
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,10 @@ import unittest
 BUILD = os.path.abspath(sys.argv.pop(1))
 TRAIN = os.path.join(BUILD, "bin", "hdt-train")
 ROOT = os.path.dirname(os.path.dirname(BUILD))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+
+from processes import free_port  # noqa: E402  pylint: disable=wrong-import-position
+
 TEXT = os.path.join(ROOT, "LICENSE")
 SEED = int(os.environ.get("HDT_TEST_SEED", random.randrange(10 ** 9)))
 # The bound of a wait, far above what a busy machine needs.
@@ -47,12 +50,6 @@ SHARDED = ["--use-distributed-optimizer"]
 PLACES_OF_FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def node_of(nodes, rank):
     """The variables with which a rank plays a node."""
     if nodes is None:
@@ -68,8 +65,8 @@ class Job:
         of them, by rank."""
         size, flags = LAYOUTS[layout]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("HDT_", "OMPI_", "SLURM_"))}
-        environment.update(HDT_SIZE=str(size), HDT_RENDEZVOUS=f"127.0.0.1:{free_port()}", OMP_NUM_THREADS="1",
-                           HDT_LOG_LEVEL="error", XDG_RUNTIME_DIR=folder)
+        environment.update(HDT_SIZE=str(size), HDT_RENDEZVOUS=f"127.0.0.1:{free_port('127.0.0.1')}",
+                           OMP_NUM_THREADS="1", HDT_LOG_LEVEL="error", XDG_RUNTIME_DIR=folder)
         self.files = [tempfile.TemporaryFile(mode="w+", errors="replace") for _ in range(size)]
         self.ranks = [
             subprocess.Popen([TRAIN, *MODEL, *flags, *map(str, arguments)],
