@@ -19,7 +19,7 @@
 
 namespace hdt {
 
-// What one thread has learned of its core. Used by that thread only.
+// Counts how often and for how long one thread lost its core. Only that thread uses it.
 class Patience {
  public:
   // Whoever was away for so long has lost its core to another thread. A yield to nobody takes 0.2 to 1 us,

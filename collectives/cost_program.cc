@@ -58,8 +58,8 @@ class ProgramBuilder {
     return measurements_.memory[static_cast<size_t>(node)];
   }
 
-  // A port is as fast as the fastest link of its node in that direction, and an engine as the link on which
-  // it carries the most both ways: what is slower on another link is that link or the peer.
+  // A port is as fast as the fastest link of its node in that direction. An engine is as fast as the link on
+  // which it carries the most both ways. Where another link carries less, that link or the peer is the limit.
   void measure_ports() {
     ports_.resize(program_.nodes);
     for (int from = 0; from < program_.nodes; ++from) {

@@ -17,7 +17,7 @@ struct Shares {
   int64_t combine;
   int64_t local;
 };
-// What is no limit is as fast as anything that matters; times stay far below 2^63 / kMostShare.
+// The share of a rate that is no limit. Times stay far below 2^63 / kMostShare, so products do not overflow.
 constexpr int64_t kMostShare = int64_t{1} << 28;
 
 int64_t share_of(uint64_t rate, uint64_t fastest) {

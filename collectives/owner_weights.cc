@@ -88,8 +88,8 @@ class MostWeights {
   const size_t nodes_;
 };
 
-// What a node needs whatever it owns: to send its contribution and to receive the result, and for its ranks'
-// work.
+// The least time of the slowest node, whatever the nodes own: each sends its contribution and receives the
+// result, and its ranks work on all of the data.
 Time time_of_all(std::span<const OwnerRates> rates) {
   uint64_t slowest = UINT64_MAX;
   for (const OwnerRates& each : rates) {

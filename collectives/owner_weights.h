@@ -30,13 +30,15 @@ inline constexpr uint32_t kWeightUnits = 1 << 16;
 inline constexpr size_t kMostWeightedNodes = 1024;
 inline constexpr uint64_t kHighestWeightedRate = uint64_t{1} << 50;
 
-// What limits a node in an allreduce, in bytes a second, each up to kHighestWeightedRate.
+// The rates that limit a node in an allreduce, in bytes a second, each up to kHighestWeightedRate.
 struct OwnerRates {
-  // Of its links, in each direction; 0 counts as 1.
+  // The rate of its links, in each direction; 0 counts as 1.
   uint64_t link = 0;
-  // Of what its engine combines: bytes of the result, for each contribution but the first. 0: no limit.
+  // The rate at which its engine combines: bytes of the result, for each contribution but the first. 0: no
+  // limit.
   uint64_t combine = 0;
-  // Of the operation's bytes that its ranks combine among themselves, and take out as a result. 0: no limit.
+  // The rate at which its ranks combine the operation's bytes among themselves and take out the result. 0: no
+  // limit.
   uint64_t local = 0;
   bool operator==(const OwnerRates&) const = default;
 };
