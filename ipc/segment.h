@@ -50,7 +50,7 @@ namespace hdt::ipc {
 inline constexpr uint64_t kSegmentMagic = 0x4844542d5345474d;  // "HDT-SEGM"
 // Counted up with every change of the layout or of the meaning of any field: a rank or a daemon's
 // successor refuses memory of another version (kVersion).
-inline constexpr uint32_t kSegmentVersion = 18;
+inline constexpr uint32_t kSegmentVersion = 19;
 // The maximum of ranks in a group, and of ranks of a group on one node.
 inline constexpr uint32_t kMaxRanks = 65536;
 inline constexpr uint32_t kMaxLocalRanks = 128;
@@ -197,6 +197,9 @@ struct alignas(64) MessageRing {
   // contiguously from 0. Bit i (0-15): cell n + i has been received too. `head` follows it, so a
   // successor of the daemon finds everything here that a rank may have read.
   std::atomic<uint64_t> landed{0};
+  // Written by the daemon, between nodes. 1: the rank of the other node has departed. On the receiver's side
+  // `head` is final then: it is stored before. On the sender's side nobody consumes cells any more.
+  std::atomic<uint32_t> ended{0};
   // The number of cells consumed.
   alignas(64) std::atomic<uint64_t> tail{0};
 };

@@ -280,6 +280,12 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
     if (call->from == node && !context_.failed()) chunks_.on_message(*call);
   } else if (const auto* output = std::get_if<OutputMessage>(&note)) {
     if (output->from == node && !context_.failed()) chunks_.on_message(*output, link);
+  } else if (const auto* ended = std::get_if<RingEnded>(&note)) {
+    if (ended->source < ranks && ended->destination < ranks &&
+        context_.order.node_of_rank[ended->source] == node &&
+        context_.order.node_of_rank[ended->destination] == context_.me) {
+      rings_.on_message(*ended);
+    }
   } else if (const auto* departed = std::get_if<RankDeparted>(&note)) {
     if (departed->rank < ranks && context_.order.node_of_rank[departed->rank] == node) {
       rings_.on_rank_departed(departed->rank);
@@ -381,10 +387,18 @@ void EngineGroup::local_rank_departed(uint32_t local) {
   // A node that has not heard of the failure would take the departure for its cause, since links have no
   // order among each other.
   tell_failure();
-  context_.send_all(RankDeparted{context_.id, context_.local_ranks[local], entered});
+  for (uint32_t node = 0; node < context_.peers.size(); ++node) {
+    if (node != context_.me) tell_departure(local, node);
+  }
   chunks_.on_rank_departed(context_.local_ranks[local], entered);
   context_.segment.ring_all();
   progress();
+}
+
+void EngineGroup::tell_departure(uint32_t local, uint32_t node) {
+  const uint64_t entered = context_.segment.rank_state(local).entered.load(std::memory_order_acquire);
+  rings_.tell_ends(local, node);
+  context_.send(node, RankDeparted{context_.id, context_.local_ranks[local], entered});
 }
 
 void EngineGroup::note_departures() {

@@ -294,6 +294,8 @@ class EngineGroup : private RateChanges::Group {
   void tell_state(uint32_t node);
   // The node has sent the same. Both know now, so work with it goes on.
   void on_resume(uint32_t node, const Resume& note);
+  // Sends the node that this local rank has departed, and what the rank has written to the node's ranks.
+  void tell_departure(uint32_t local, uint32_t node);
   // Repeats to the node which ranks here have departed.
   void tell_departures(uint32_t node);
 

@@ -94,9 +94,7 @@ void EngineGroup::tell_state(uint32_t node) {
 // states (`RankState`), where a successor of this daemon finds it.
 void EngineGroup::tell_departures(uint32_t node) {
   for (uint32_t local = 0; local < local_departed_.size(); ++local) {
-    if (!local_departed_[local]) continue;
-    const uint64_t entered = context_.segment.rank_state(local).entered.load(std::memory_order_acquire);
-    context_.send(node, RankDeparted{context_.id, context_.local_ranks[local], entered});
+    if (local_departed_[local]) tell_departure(local, node);
   }
   if (departure_sent_) context_.send(node, NodeDeparted{context_.id, context_.me});
 }

@@ -146,7 +146,43 @@ void RingForwarder::on_arrived(const CellFrame& frame) {
   // read must be in it.
   ring.landed.store(head << kLandedBits | bits, std::memory_order_release);
   ring.head.store(head, std::memory_order_release);
+  end_if_complete(number);
   context_.segment.rank_state(local).doorbell.ring();
+}
+
+// `head` is final, as the rank has departed.
+void RingForwarder::tell_ends(uint32_t local, uint32_t node) {
+  const Layout& layout = context_.layout();
+  for (uint32_t rank = 0; rank < layout.ranks; ++rank) {
+    if (context_.order.node_of_rank[rank] != node) continue;
+    const MessageRing& ring = context_.segment.ring(layout.ring_index(Direction::kOut, local, rank));
+    const uint64_t head = ring.head.load(std::memory_order_acquire);
+    if (head != 0) context_.send(node, RingEnded{context_.id, context_.local_ranks[local], rank, head});
+  }
+}
+
+void RingForwarder::on_message(const RingEnded& note) {
+  ends_[context_.layout().ring_index(Direction::kIn, local_of(note.destination), note.source)] = note.cells;
+}
+
+void RingForwarder::on_rank_departed(uint32_t rank) {
+  const Layout& layout = context_.layout();
+  departed_.insert(rank);
+  for (uint32_t local = 0; local < layout.local_ranks; ++local) {
+    end_if_complete(layout.ring_index(Direction::kIn, local, rank));
+    context_.segment.ring(layout.ring_index(Direction::kOut, local, rank))
+        .ended.store(1, std::memory_order_release);
+  }
+  context_.segment.ring_all();
+}
+
+// release: a rank that sees the end sees all cells before it.
+void RingForwarder::end_if_complete(uint32_t number) {
+  if (!departed_.contains(number % context_.layout().ranks)) return;
+  const auto end = ends_.find(number);
+  MessageRing& ring = context_.segment.ring(number);
+  if (ring.head.load(std::memory_order_relaxed) >= (end == ends_.end() ? 0 : end->second))
+    ring.ended.store(1, std::memory_order_release);
 }
 
 // A total of what the rank has consumed since the group was made; nothing is sent if it is no news.

@@ -47,8 +47,15 @@ class RingForwarder {
   // sent of ours (GroupPeer::their_rings), and writes again what has not come.
   void tell_state(uint32_t node);
   void resume(uint32_t node);
-  // This rank of another node has departed: it makes no more room for cells.
-  void on_rank_departed(uint32_t rank) { departed_.insert(rank); }
+  // Tells the node how many cells this local rank, which departs, has written to its ranks. RankDeparted must
+  // follow.
+  void tell_ends(uint32_t local, uint32_t node);
+  // A rank of another node, which departs, has written so many cells. Must name a ring from the node that sent
+  // it to this one.
+  void on_message(const RingEnded& note);
+  // This rank of another node has departed: it makes no more room for cells, and writes no others than it has
+  // announced. Local ranks learn that from their rings (MessageRing::ended).
+  void on_rank_departed(uint32_t rank);
   // Nothing that local ranks have written waits to be carried to nodes and ranks that are still there.
   // True as well if the other end is unreachable for good.
   bool drained() const;
@@ -79,6 +86,8 @@ class RingForwarder {
   bool forward(uint32_t number);
   // Sends the sender's node how much the local rank has consumed.
   bool give_credit(uint32_t number);
+  // Ends the incoming ring if its writer has departed and all its cells have come.
+  void end_if_complete(uint32_t number);
   // The local index of a rank of this node.
   uint32_t local_of(uint32_t rank) const;
   // The node at the other end of the ring.
@@ -90,6 +99,8 @@ class RingForwarder {
   // by ring; entries appear when a ring is first used
   std::unordered_map<uint32_t, Outgoing> outgoing_;
   std::unordered_map<uint32_t, Incoming> incoming_;
+  // by incoming ring: how many cells its writer has written in all; rings without cells are missing
+  std::unordered_map<uint32_t, uint64_t> ends_;
   // ranks of other nodes that have departed
   std::unordered_set<uint32_t> departed_;
 };

@@ -38,7 +38,7 @@ inline constexpr uint32_t kPeerMagic = 0x48445450;
 // Counted up with each change of any message between daemons: of the handshake, control_messages.h,
 // wire.h, or the JSON of facts.h; and of any schedule (collectives/schedule.h), as all nodes of a group must
 // run the same. Daemons of different versions refuse each other (kVersion).
-inline constexpr uint32_t kPeerVersion = 20;
+inline constexpr uint32_t kPeerVersion = 21;
 
 // The purpose of a connection.
 // - kControl: messages of the control threads.

@@ -61,6 +61,7 @@ void fields(auto& c, Is<OutputMessage> auto& m) {
   c.bytes(m.region.bytes);
   c.number(m.offset);
 }
+void fields(auto& c, Is<RingEnded> auto& m) { c.number(m.group, m.source, m.destination, m.cells); }
 void fields(auto& c, Is<RankDeparted> auto& m) { c.number(m.group, m.rank, m.entered); }
 void fields(auto& c, Is<NodeDeparted> auto& m) { c.number(m.group, m.from); }
 void fields(auto& c, Is<GroupSeated> auto& m) { c.number(m.group, m.from); }

@@ -133,7 +133,16 @@ struct OutputMessage {
   transport::RegionKey region;
   uint64_t offset;
 };
-// "Rank `rank` has departed after `entered` calls." A later call that needs this rank fails.
+// "Rank `source`, which departs, has written `cells` cells in all to rank `destination`, a rank of yours." Sent
+// before its RankDeparted for every ring that has had cells, as cells may come later than both: links carry
+// them on all rails.
+struct RingEnded {
+  uint64_t group;
+  uint32_t source, destination;
+  uint64_t cells;
+};
+// "Rank `rank` has departed after `entered` calls." A later call that needs this rank fails, and so
+// does a message that it has not sent, or for which it has made no room.
 struct RankDeparted {
   uint64_t group;
   uint32_t rank;
@@ -264,7 +273,7 @@ using EngineMessage =
     std::variant<std::monostate, GroupHello, ChunkCredit, CellCredit, CallMessage, RankDeparted, NodeDeparted,
                  GroupFailed, OutputMessage, ProbeMessage, RatesMessage, ClassPrepare, ClassEnds, ClassReady,
                  ClassCommit, LinkMoved, LinkDrained, ChunkState, RingState, Resume, GroupSeated, GroupReady,
-                 GroupUnknown, RateChangeMessage>;
+                 GroupUnknown, RateChangeMessage, RingEnded>;
 
 // The maximum number of tags in one ChunkState. If there are more, several are sent.
 inline constexpr uint32_t kMaxTags = 1024;

@@ -76,12 +76,28 @@ std::optional<uint32_t> RingQueue::next_sender() {
   return {};
 }
 
-// acquire: a rank writes nothing after it has departed, so rings that are empty after this are so for good.
+// acquire: a rank writes nothing after it has departed, so a ring that is empty after this is so for good. Of a
+// peer on another node the daemon says it in the ring, after the cells that have come.
+bool RingQueue::departed(uint32_t peer, Direction direction) const {
+  if (is_local(peer))
+    return access_.segment.rank_state(local_of(peer)).departed.load(std::memory_order_acquire) != 0;
+  const uint32_t ring = access_.layout().ring_index(direction, access_.local, peer);
+  return access_.segment.ring(ring).ended.load(std::memory_order_acquire) != 0;
+}
+
+void RingQueue::fail_without(uint32_t peer, const Message& message, const char* done) {
+  access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
+               "rank " + std::to_string(peer) + " departed from the group (class " +
+                   access_.segment.header().group_class + ") without " + done + " message " +
+                   std::to_string(message.number) + (done[0] == 's' ? " to rank " : " from rank ") +
+                   std::to_string(access_.rank));
+}
+
 bool RingQueue::all_others_departed() const {
-  if (!access_.one_node() || access_.layout().local_ranks == 1) return false;
-  for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
-    if (i != access_.local && access_.segment.rank_state(i).departed.load(std::memory_order_acquire) == 0)
-      return false;
+  const uint32_t ranks = access_.layout().ranks;
+  if (ranks == 1) return false;
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
+    if (peer != access_.rank && !departed(peer, Direction::kIn)) return false;
   }
   return true;
 }
@@ -156,7 +172,8 @@ void RingQueue::call_attention(uint32_t ring) {
 // 2. Write header and payload.
 // 3. Publish `head` with release.
 //
-// The peer is rung once for all cells.
+// The peer is rung once for all cells. At the end, a peer that has departed without making room for the rest
+// fails the group.
 bool RingQueue::send_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const ipc::Layout& layout = access_.layout();
@@ -183,16 +200,15 @@ bool RingQueue::send_some(uint32_t peer, Stream& stream) {
     stream.messages.pop_front();
     completed = true;
   }
-  if (!any) return false;
   // The peer may wait for cells. Between nodes its daemon does the ringing.
-  if (is_local(peer)) {
-    access_.segment.rank_state(local_of(peer)).doorbell.ring();
-  } else {
-    call_attention(index);
-  }
+  if (any && is_local(peer)) access_.segment.rank_state(local_of(peer)).doorbell.ring();
+  if (any && !is_local(peer)) call_attention(index);
   // Another thread of this rank may wait for the operation.
   if (completed) access_.rank_state().doorbell.ring();
-  return true;
+  // What has no room yet, the peer has not received.
+  if (!stream.messages.empty() && peer != access_.rank && departed(peer, Direction::kOut))
+    fail_without(peer, stream.messages.front(), "receiving");
+  return any;
 }
 
 // For each cell:
@@ -200,8 +216,8 @@ bool RingQueue::send_some(uint32_t peer, Stream& stream) {
 // 2. Check that the cell continues the message. A message to which it does not belong fails the group.
 // 3. Copy the payload, and publish `tail` with release.
 //
-// The writer is rung once for all cells. At the end, a peer on this node that has departed without
-// sending the message fails the group.
+// The writer is rung once for all cells. At the end, a peer that has departed without sending the message
+// fails the group.
 bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
   if (stream.messages.empty()) return false;
   const ipc::Layout& layout = access_.layout();
@@ -252,21 +268,11 @@ bool RingQueue::recv_some(uint32_t peer, Stream& stream) {
   if (any && local) access_.segment.rank_state(local_of(peer)).doorbell.ring();
   if (any && !local) call_attention(index);
   if (completed) access_.rank_state().doorbell.ring();
-  // The peer has departed, and the ring is empty. `departed` is loaded first: the peer writes nothing after
-  // it has departed, so an empty ring is then final. A peer on another node is not found out here; the
-  // daemon does not know which messages are expected.
-  const auto departed = [&] {
-    return access_.segment.rank_state(local_of(peer)).departed.load(std::memory_order_acquire) != 0 &&
-           tail == ring.head.load(std::memory_order_acquire);
-  };
-  // A message to oneself cannot be missing this way.
-  if (local && !stream.messages.empty() && peer != access_.rank && departed()) {
-    access_.fail(Code::kRankLost, static_cast<int32_t>(peer),
-                 "rank " + std::to_string(peer) + " departed from the group (class " +
-                     access_.segment.header().group_class + ") without sending message " +
-                     std::to_string(stream.messages.front().number) + " to rank " +
-                     std::to_string(access_.rank));
-  }
+  // The peer has departed, and the ring is empty. The departure is looked at first: the ring is final then. A
+  // message to oneself cannot be missing this way.
+  if (!stream.messages.empty() && peer != access_.rank && departed(peer, Direction::kIn) &&
+      tail == ring.head.load(std::memory_order_acquire))
+    fail_without(peer, stream.messages.front(), "sending");
   return any;
 }
 

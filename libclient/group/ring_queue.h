@@ -36,7 +36,7 @@ class RingQueue {
   // operation is complete, if it succeeds; null: nobody wants to know.
   void push_recv_any(void* data, uint64_t bytes, int* source, std::shared_ptr<Operation> operation);
   // Does what can be done without waiting. True if anything was done. Messages that do not fit each
-  // other fail the group (kMismatch); so does a peer that has departed (kRankLost).
+  // other fail the group (kMismatch); so does a peer that has departed before a message (kRankLost).
   bool progress();
   bool empty() const;
   // The operation whose deadline comes first, and a text that says what it waits for.
@@ -85,7 +85,12 @@ class RingQueue {
   bool match_some();
   // The next peer in turn that has sent a message that no receive in its stream waits for.
   std::optional<uint32_t> next_sender();
-  // All other ranks have departed, so that what is not in the rings now never comes. Groups of one node.
+  // The peer has departed, as far as its daemon has said. It writes no cells then but those that are in the
+  // ring now, and consumes none.
+  bool departed(uint32_t peer, ipc::Direction direction) const;
+  // Fails the group (kRankLost): the peer has departed before this message. `done`: what it has not done.
+  void fail_without(uint32_t peer, const Message& message, const char* done);
+  // All other ranks have departed, so that what is not in the rings now never comes.
   bool all_others_departed() const;
   // The index of the ring in which messages from this peer arrive.
   uint32_t incoming(uint32_t peer) const;

@@ -116,7 +116,7 @@ std::vector<Bytes> seeds() {
            GroupHello{}, ChunkCredit{}, CellCredit{}, entered,        RankDeparted{}, NodeDeparted{},
            failed,       output,        probe,        rates,          prepare,        ends,
            ready,        ClassCommit{}, LinkMoved{},  LinkDrained{},  state,          RingState{},
-           Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}, change})
+           Resume{},     GroupSeated{}, GroupReady{}, GroupUnknown{}, change,         RingEnded{}})
     all.push_back(behind(1, encode(note)));
   return all;
 }

@@ -432,8 +432,8 @@ HDT_API hdtResult_t hdtBarrier(hdtComm_t comm, hdtRequest_t* request);
  * bytes must be equal (else HDT_ERR_MISMATCH), types need not. A complete send means that sendbuf may change,
  * not that the message was received; a blocking send of a long message waits for its receiver. peer == own
  * rank is allowed if both are asynchronous or inside one group. HDT_ERR_INVALID_ARGUMENT: an ended handle, an
- * unknown type, a peer out of range, or a NULL buffer with a count above 0. A receive from a rank that has
- * departed without sending fails with HDT_ERR_RANK_LOST on one node, and at the deadline between nodes. */
+ * unknown type, a peer out of range, or a NULL buffer with a count above 0. A receive from a rank that
+ * has departed without sending fails with HDT_ERR_RANK_LOST, and so does a send that waits for one. */
 HDT_API hdtResult_t hdtSend(const void* sendbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
                             hdtRequest_t* request);
 HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int peer, hdtComm_t comm,
@@ -446,8 +446,7 @@ HDT_API hdtResult_t hdtRecv(void* recvbuf, size_t count, hdtDataType_t type, int
  * were submitted first, from that rank or from any. So a receive that is submitted while one from any rank
  * waits gets no message before that one has its own. The messages of hdtGather to hdtAllToAllV are no
  * exception: do not call them while such a receive may take a message that is meant for them. Sizes and
- * errors are those of hdtRecv. Where all other ranks have departed, it fails with HDT_ERR_RANK_LOST if they
- * were all on this rank's node, and at the deadline otherwise. */
+ * errors are those of hdtRecv. Where all other ranks have departed, it fails with HDT_ERR_RANK_LOST. */
 HDT_API hdtResult_t hdtRecvAny(void* recvbuf, size_t count, hdtDataType_t type, int* source, hdtComm_t comm,
                                hdtRequest_t* request);
 

@@ -269,6 +269,20 @@ TEST(RingQueueTest, AMessageThatWillNeverComeFails) {
   EXPECT_EQ(all.node().segment().failed_rank(), 0);
 }
 
+TEST(RingQueueTest, AMessageThatNobodyReceivesFailsOnceItHasNoRoom) {
+  RingRanks all(2, 1);
+  const std::vector<std::byte> data(size_t{1} << 24);
+  all.node().segment().rank_state(1).departed.store(1);
+  all[0].push_send(1, data.data(), 1, operation());
+  all.run();
+  EXPECT_TRUE(all.node().segment().failure().is_ok());
+  all[0].push_send(1, data.data(), data.size(), operation());
+  all.run();
+  EXPECT_EQ(all.node().segment().failure().code(), Code::kRankLost);
+  EXPECT_EQ(all.node().segment().failed_rank(), 1);
+  EXPECT_THAT(all.node().segment().failure().message(), HasSubstr("without receiving message 1 from rank 0"));
+}
+
 TEST(RingQueueTest, WhatWasSentBeforeLeavingArrives) {
   RingRanks all(2, 1);
   int sent = 42, received = 0;

@@ -25,6 +25,7 @@ std::vector<EngineMessage> examples() {
           ChunkCredit{1, 2, 3},
           CellCredit{1, 2, 3, 4},
           CallMessage{1, 2, 3, call},
+          RingEnded{1, 2, 3, 4},
           RankDeparted{1, 2, 3},
           NodeDeparted{1, 2},
           GroupSeated{1, 2},
@@ -95,7 +96,7 @@ TEST(Wire, TheBytesOfThisVersion) {
                                     "27 bytes, 1781870374", "18 bytes, 3506787771", "9 bytes, 2378836233",
                                     "9 bytes, 3471768444", "33 bytes, 3390871936", "33 bytes, 634879522",
                                     "37 bytes, 3012514980", "13 bytes, 4061310594", "13 bytes, 3267401447",
-                                    "9 bytes, 3029114377", "38 bytes, 4137993639"));
+                                    "9 bytes, 3029114377", "38 bytes, 4137993639", "25 bytes, 2824572949"));
   std::vector<std::string> messages(std::variant_size_v<ControlMessage>);
   for (const ControlMessage& message : control_examples()) messages[message.index()] = sum(encode(message));
   EXPECT_THAT(messages, ::testing::ElementsAre("", "197 bytes, 1282014212", "49 bytes, 3589418823",

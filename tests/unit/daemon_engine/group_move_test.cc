@@ -1,5 +1,5 @@
-// group_move_test.cc: a group of two nodes that moves from one link to another; the test plays the other
-// node.
+// group_move_test.cc: a group of two nodes that moves from one link to another, and whose other rank departs
+// before its messages have come; the test plays the other node.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,9 +17,9 @@ using transport::LinkWorld;
 
 constexpr uint64_t kMovingGroup = 7;
 
-class GroupThatMoves : public ::testing::Test {
+class GroupOfTwo : public ::testing::Test {
  protected:
-  GroupThatMoves() : group_(spec(), 0, std::make_unique<PlayedServices>()) {
+  GroupOfTwo() : group_(spec(), 0, std::make_unique<PlayedServices>()) {
     for (LinkWorld* world : {&old_, &fresh_}) {
       world->connect();
       EXPECT_TRUE(world->wait_for_rails(1));
@@ -72,7 +72,7 @@ class GroupThatMoves : public ::testing::Test {
 };
 
 // Ordinarily what a peer says later on the same link tells that small chunks have arrived.
-TEST_F(GroupThatMoves, AsksWhatHasArrivedOnTheOldLinkWhereNothingFollows) {
+TEST_F(GroupOfTwo, AsksWhatHasArrivedOnTheOldLinkWhereNothingFollows) {
   send_small_message();
   ASSERT_TRUE(old_.run_until([&] { return old_.b.arrived.size() == 1; }));
   for (int i = 0; i < 100; ++i) poll();
@@ -86,6 +86,33 @@ TEST_F(GroupThatMoves, AsksWhatHasArrivedOnTheOldLinkWhereNothingFollows) {
     poll();
   }
   EXPECT_EQ(ring().tail, 1U);
+}
+
+// Cells travel on all rails, so they may come after the messages that tell the departure.
+TEST_F(GroupOfTwo, ARingEndsWithTheLastCellOfItsWriter) {
+  const uint32_t incoming = layout_.ring_index(Direction::kIn, 0, 1);
+  const ipc::MessageRing& from = group_.segment().ring(incoming);
+  group_.on_message(1, RingEnded{kMovingGroup, 1, 0, 2}, old_.a.link);
+  group_.on_frame(1, CellFrame{kMovingGroup, 0, 1, 0}, sizeof(ipc::CellHeader));
+  group_.on_message(1, RankDeparted{kMovingGroup, 1, 0}, old_.a.link);
+  EXPECT_EQ(from.head, 1U);
+  EXPECT_EQ(from.ended, 0U);
+  EXPECT_EQ(ring().ended, 1U) << "the rank receives nothing more";
+  group_.on_frame(1, CellFrame{kMovingGroup, 1, 1, 0}, sizeof(ipc::CellHeader));
+  EXPECT_EQ(from.head, 2U);
+  EXPECT_EQ(from.ended, 1U);
+  EXPECT_FALSE(group_.segment().failed());
+}
+
+TEST_F(GroupOfTwo, ARingWithoutCellsEndsAtOnce) {
+  const ipc::MessageRing& from = group_.segment().ring(layout_.ring_index(Direction::kIn, 0, 1));
+  // What no rank of the node can say, and rings that there are not, change nothing.
+  group_.on_message(1, RingEnded{kMovingGroup, 0, 1, 9}, old_.a.link);
+  group_.on_message(1, RingEnded{kMovingGroup, 7, 0, 9}, old_.a.link);
+  group_.on_message(1, RankDeparted{kMovingGroup, 0, 0}, old_.a.link);
+  EXPECT_EQ(from.ended, 0U);
+  group_.on_message(1, RankDeparted{kMovingGroup, 1, 0}, old_.a.link);
+  EXPECT_EQ(from.ended, 1U);
 }
 
 }  // namespace
