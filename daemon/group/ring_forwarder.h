@@ -50,8 +50,8 @@ class RingForwarder {
   // Tells the node how many cells this local rank, which departs, has written to its ranks. RankDeparted must
   // follow.
   void tell_ends(uint32_t local, uint32_t node);
-  // A rank of another node, which departs, has written so many cells. Must name a ring from the node that sent
-  // it to this one.
+  // A rank of another node, which departs, has written so many cells. Must name a ring from the node that
+  // sent it to this one.
   void on_message(const RingEnded& note);
   // This rank of another node has departed: it makes no more room for cells, and writes no others than it has
   // announced. Local ranks learn that from their rings (MessageRing::ended).

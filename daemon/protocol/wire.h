@@ -133,9 +133,9 @@ struct OutputMessage {
   transport::RegionKey region;
   uint64_t offset;
 };
-// "Rank `source`, which departs, has written `cells` cells in all to rank `destination`, a rank of yours." Sent
-// before its RankDeparted for every ring that has had cells, as cells may come later than both: links carry
-// them on all rails.
+// "Rank `source`, which departs, has written `cells` cells in all to rank `destination`, a rank of yours."
+// Sent before its RankDeparted for every ring that has had cells, as cells may come later than both: links
+// carry them on all rails.
 struct RingEnded {
   uint64_t group;
   uint32_t source, destination;

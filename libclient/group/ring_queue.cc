@@ -76,8 +76,8 @@ std::optional<uint32_t> RingQueue::next_sender() {
   return {};
 }
 
-// acquire: a rank writes nothing after it has departed, so a ring that is empty after this is so for good. Of a
-// peer on another node the daemon says it in the ring, after the cells that have come.
+// acquire: a rank writes nothing after it has departed, so a ring that is empty after this is so for good. Of
+// a peer on another node the daemon says it in the ring, after the cells that have come.
 bool RingQueue::departed(uint32_t peer, Direction direction) const {
   if (is_local(peer))
     return access_.segment.rank_state(local_of(peer)).departed.load(std::memory_order_acquire) != 0;

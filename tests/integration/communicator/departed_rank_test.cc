@@ -1,5 +1,6 @@
-// departed_rank_test.cc: messages with a rank that has left the group, on one node and on several. What it has
-// sent is received; what it does not send or receive any more fails with that reason, long before the deadline.
+// departed_rank_test.cc: messages with a rank that has left the group, on one node and on several. What it
+// has sent is received. What it does not send or receive any more fails with that reason, long before the
+// deadline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
