@@ -29,9 +29,11 @@ namespace {
 // Contributions of at most this size are copied even if the others could reach them: that saves the
 // second meeting.
 constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
-// The maximum contribution of the express protocol. Larger calls spend their time in moving bytes, and an
-// allocation does not matter.
-constexpr uint64_t kExpressBytes = kEagerBytes;
+
+// The same of an allgather, unless the kernel's protocol is refused. The own block need not be anywhere else, so
+// a payload is one copy more than reading the others' buffers takes, and from here on that costs more than
+// the second meeting.
+constexpr uint64_t kEagerBlockBytes = uint64_t{8} << 10;
 
 // Looks of the express protocol for each reading of the clock.
 constexpr uint64_t kLooksPerTime = 4;
@@ -76,6 +78,11 @@ void IntranodeQueue::push(const ipc::Call& call, const void* send, void* recv,
                     static_cast<std::byte*>(recv), std::move(operation), record});
 }
 
+uint64_t IntranodeQueue::eager_bytes(const ipc::Call& call) const {
+  const bool blocks = call.what == collectives::Collective::kAllGather && !reach_.is_refused();
+  return blocks ? kEagerBlockBytes : kEagerBytes;
+}
+
 // `needed` calls must be finished by every rank. The bound that is known from earlier looks is mostly
 // enough.
 bool IntranodeQueue::may_post(uint64_t sequence, bool payload) {
@@ -113,7 +120,7 @@ Result<Exposure> IntranodeQueue::expose(const ipc::Call& call, const std::byte* 
 
 // 1. Decide what the descriptor holds: the contribution itself (up to kInlineBytes), a payload, or only
 //    the places of the buffers. A contribution above kCopiedBytes has a payload only if its buffers
-//    cannot be mapped: copying is then the fastest protocol for up to kEagerBytes.
+//    cannot be mapped: copying is then the fastest protocol for up to eager_bytes().
 // 2. See whether the place is free. Nothing is written before that.
 // 3. Write it, `sequence` last.
 bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std::byte* recv) {
@@ -131,7 +138,8 @@ bool IntranodeQueue::try_post(const ipc::Call& call, const std::byte* send, std:
   }
   const bool reachable = (!own || exposure.send_memory != 0) &&
                          (!is_written_by_others(call, access_.rank) || exposure.recv_memory != 0);
-  const bool payload = bytes > kInlineBytes && bytes <= kEagerBytes && !(bytes > kCopiedBytes && reachable);
+  const bool payload =
+      bytes > kInlineBytes && bytes <= eager_bytes(call) && !(bytes > kCopiedBytes && reachable);
   if (!may_post(sequence, payload)) return false;
   CallDescriptor& post = access_.segment.post(access_.local, sequence);
   RankState& rank_state = access_.rank_state();
@@ -406,7 +414,7 @@ void IntranodeQueue::count_buffers(const ipc::Call& call, Protocol protocol) con
 
 // Only if nothing is under protocol, since calls must be posted in order.
 bool IntranodeQueue::express(const ipc::Call& call, const void* send, void* recv) {
-  if (!calls_.empty() || contribution_bytes(call) > kExpressBytes) return false;
+  if (!calls_.empty() || contribution_bytes(call) > eager_bytes(call)) return false;
   if (!try_post(call, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv))) return false;
   // The call is under protocol to the others meanwhile, so the record costs no time here.
   express_record_ = access_.recorder().begin(call, next_sequence_);

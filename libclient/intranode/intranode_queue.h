@@ -90,6 +90,9 @@ class IntranodeQueue : public CallQueue {
   };
 
   uint64_t contribution_bytes(const ipc::Call& call) const;
+  // The maximum contribution that is copied into a payload where it cannot be mapped, and the maximum of the
+  // express protocol: larger calls spend their time in moving bytes, and an allocation does not matter.
+  uint64_t eager_bytes(const ipc::Call& call) const;
   // Whether the place of descriptor `sequence`, and of its payload if it has one, is free: every rank
   // has finished the call that was there before.
   bool may_post(uint64_t sequence, bool payload);

@@ -20,6 +20,9 @@ namespace {
 // The largest block in bytes, and the largest one that stays in the cache between two uses.
 constexpr size_t kLargestBlock = size_t{1} << 20;
 constexpr size_t kCachedBlock = size_t{128} << 10;
+// The largest one of which nothing is used again. Allgathers of ordinary memory from 4 MiB on were up to a tenth
+// slower in blocks of 1 MiB (docs/notes/performance-2026.md).
+constexpr size_t kLargestCopy = size_t{8} << 20;
 // The maximum of memory for copies. A call into the kernel costs as much as copying some 16 KiB, so its
 // blocks are as large as this memory allows for all ranks together.
 constexpr size_t kMostBounceBytes = size_t{4} << 20;
@@ -181,9 +184,8 @@ Status LocalMover::copy(const ipc::Call& call, const Task& task, std::span<const
   const auto self = static_cast<int>(access_.local);
   const bool mine = task.destination == kEveryone || task.destination == self;
   const Reached& source = ranks[static_cast<size_t>(task.source)];
-  // A block that is used once may be large.
   const bool several = task.destination == kEveryone;
-  const uint64_t block = (several ? block_of(task, ranks) : kLargestBlock) / width;
+  const uint64_t block = (several ? block_of(task, ranks) : kLargestCopy) / width;
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
     if (!touch.allowed()) return Status::ok();

@@ -58,6 +58,8 @@ class Reach {
   // Tries, publishes, and looks at what the others have published. To be called only when every rank of
   // the node has posted a call, and so has offered its proof. Rings the peers when it publishes.
   Answer ask();
+  // An earlier ask() has come to kNo.
+  bool is_refused() const { return known_ == Answer::kNo; }
   // Whether that rank's process is known to have ended. False where its number means nothing here.
   bool ended(uint32_t local) const;
 
