@@ -23,13 +23,16 @@ constexpr size_t kCachedBlock = size_t{128} << 10;
 // The largest one of which nothing is used again. Allgathers of ordinary memory from 4 MiB on were up to a tenth
 // slower in blocks of 1 MiB (docs/notes/performance-2026.md).
 constexpr size_t kLargestCopy = size_t{8} << 20;
-// The maximum of memory for copies. A call into the kernel costs as much as copying some 16 KiB, so its
-// blocks are as large as this memory allows for all ranks together.
-constexpr size_t kMostBounceBytes = size_t{4} << 20;
+// Of what is read through the kernel to be combined. A call into the kernel costs as much as copying some 16
+// KiB, so such a block is larger than others; but the copies of all ranks have to stay in the core's cache until
+// they are combined. Blocks of 1 MiB made an allreduce of 2 to 8 MiB in place take up to 1.4 times as long.
+constexpr size_t kLargestKernelBlock = size_t{256} << 10;
+constexpr size_t kMostBounceBytes = size_t{1} << 20;
 
 // A multiple of kCachedBlock, and at least one.
 size_t kernel_block(size_t ranks) {
-  return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock, kLargestBlock);
+  return std::clamp(kMostBounceBytes / ranks / kCachedBlock * kCachedBlock, kCachedBlock,
+                    kLargestKernelBlock);
 }
 
 // Whether the task reads or writes memory that is not mapped here.
