@@ -30,9 +30,9 @@ namespace {
 // second meeting.
 constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
 
-// The same of an allgather, unless the kernel's protocol is refused. The own block need not be anywhere else, so
-// a payload is one copy more than reading the others' buffers takes, and from here on that costs more than
-// the second meeting.
+// The maximum of an allgather's block that is copied, unless the kernel's protocol is refused. A payload is
+// one copy more than reading the others' buffers takes, and from here on that costs more than the second
+// meeting.
 constexpr uint64_t kEagerBlockBytes = uint64_t{8} << 10;
 
 // Looks of the express protocol for each reading of the clock.

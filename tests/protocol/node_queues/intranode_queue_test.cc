@@ -10,6 +10,7 @@
 #include <iostream>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "tests/protocol/node_queues/one_node.h"
 
@@ -186,6 +187,35 @@ TEST(IntranodeQueueTest, ALargeCallIsNoExpressCall) {
   std::vector<int64_t> data(ipc::kEagerBytes / 8 + 1);
   EXPECT_FALSE(all[0].express(call_of(Collective::kAllReduce, data.size()), data.data(), data.data()));
   EXPECT_TRUE(all[0].express(call_of(Collective::kAllReduce, data.size() - 1), data.data(), data.data()));
+}
+
+// Whether the first and the last blocks of allgathers in a row were copied into payloads.
+std::pair<bool, bool> copied_blocks(Reachable reachable, uint64_t bytes) {
+  Ranks all(2, 1, reachable);
+  const ipc::Call call = call_of(Collective::kAllGather, bytes / sizeof(int64_t));
+  std::pair<bool, bool> copied;
+  for (uint64_t sequence = 0; sequence < 2 * ProtocolTuner::kTrial; ++sequence) {
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      operations.push_back(operation());
+      all[rank].push(call, all.send_of(rank, call.count).data(),
+                     all.recv_of(rank, call.count, 2 * call.count).data(), operations.back());
+    }
+    all.run();
+    for (const auto& done : operations) EXPECT_TRUE(done->done());
+    copied.second = all.node().segment().post(1, sequence).copied != 0;
+    if (sequence == 0) copied.first = copied.second;
+  }
+  return copied;
+}
+
+// The first call of the kernel's protocol finds out whether it may.
+TEST(IntranodeQueueTest, BlocksAreCopiedWhereTheKernelMayNotReadThem) {
+  using Copied = std::pair<bool, bool>;
+  EXPECT_EQ(copied_blocks(Reachable::kThroughKernel, ipc::kEagerBytes), (Copied{false, false}));
+  EXPECT_EQ(copied_blocks(Reachable::kThroughKernel, 8 << 10), (Copied{true, true}));
+  EXPECT_EQ(copied_blocks(Reachable::kNot, ipc::kEagerBytes), (Copied{false, true}));
+  EXPECT_EQ(copied_blocks(Reachable::kNot, ipc::kEagerBytes + 8), (Copied{false, false}));
 }
 
 // A share that is given up because the group has failed is not taken for done.
