@@ -74,8 +74,8 @@ class Touch {
 };
 
 // What counts of a processor's last cache. Where it is larger, many cores share it, also with other programs
-// and virtual machines, and most of it is far from a core. Two ranks with 260 MiB of it took twice as long for
-// an allreduce of 32 and 64 MiB when they wrote through it.
+// and virtual machines, and most of it is far from a core. Two ranks with 260 MiB of it took twice as long
+// for an allreduce of 32 and 64 MiB when they wrote through it.
 constexpr uint64_t kMostCacheBytes = uint64_t{32} << 20;
 
 // Whether the buffers of a call are more than the caches hold. Then what it writes is not in a cache any more
