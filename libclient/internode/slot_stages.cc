@@ -89,6 +89,7 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
   const size_t bytes = chunk.part.elements * width;
   const std::byte* from = access.data(access.layout().output(chunk.number));
   std::byte* to = chunk.recv + chunk.part.offset * width;
+  const collectives::Stores stores = stores_for(call, access.layout().ranks, access.layout().local_ranks);
   // Copies one range of the result out, divided if it is an average: the output holds sums.
   const auto deliver = [&](const std::byte* result) {
     if (call.op == collectives::ReduceOp::kAvg) {
@@ -96,7 +97,7 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
       collectives::copy_divided(call.type, result, to, chunk.part.elements,
                                 static_cast<int>(access.layout().ranks));
     } else {
-      copy_bytes(to, result, bytes);
+      copy_bytes(to, result, bytes, stores);
     }
   };
   switch (call.what) {
@@ -111,11 +112,11 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
     case Collective::kAllGather:
       for (uint64_t position = 0; position < access.order.rank_at.size(); ++position) {
         const uint64_t block = access.order.rank_at[position] * call.count + chunk.part.offset;
-        copy_bytes(chunk.recv + block * width, from + position * bytes, bytes);
+        copy_bytes(chunk.recv + block * width, from + position * bytes, bytes, stores);
       }
       break;
     case Collective::kBroadcast:
-      copy_bytes(to, from, bytes);
+      copy_bytes(to, from, bytes, stores);
       break;
     case Collective::kBarrier:
       break;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/topology.h"
 #include "collectives/kernels.h"
 #include "libclient/common/copy_bytes.h"
 
@@ -73,27 +72,9 @@ class Touch {
   bool allowed_;
 };
 
-// What counts of a processor's last cache. Where it is larger, many cores share it, also with other programs
-// and virtual machines, and most of it is far from a core. Two ranks with 260 MiB of it took twice as long
-// for an allreduce of 32 and 64 MiB when they wrote through it.
-constexpr uint64_t kMostCacheBytes = uint64_t{32} << 20;
-
-// Whether the buffers of a call are more than the caches hold. Then what it writes is not in a cache any more
-// when it is read, and it is written past the caches.
-collectives::Stores stores_for(const ipc::Call& call, size_t ranks) {
-  const auto count = static_cast<uint32_t>(ranks);
-  const uint64_t moved = ranks * (ipc::contribution_bytes(call, count) + ipc::result_bytes(call, count));
-  return moved > std::min(cache_bytes(), kMostCacheBytes) ? collectives::Stores::kStreaming
-                                                          : collectives::Stores::kCached;
-}
-
-// The ranges are the same or do not overlap.
-void copy_with(collectives::Stores stores, std::byte* to, const std::byte* from, size_t bytes) {
-  if (to == from) return;
-  const void* const sources[] = {from};
-  void* const destinations[] = {to};
-  collectives::reduce(collectives::DataType::kUint8, collectives::ReduceOp::kSum, sources, destinations,
-                      bytes, stores);
+collectives::Stores stores_of(const ipc::Call& call, std::span<const Reached> ranks) {
+  const auto count = static_cast<uint32_t>(ranks.size());
+  return stores_for(call, count, count);
 }
 
 }  // namespace
@@ -125,7 +106,7 @@ void LocalMover::combine_block(const ipc::Call& call, const Task& task, std::spa
     destinations_.push_back(ranks[i].recv + (task.to + done) * width);
   }
   // One pass over the sources writes the result to every destination.
-  collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_for(call, ranks.size()));
+  collectives::reduce(call.type, call.op, sources_, destinations_, count, stores_of(call, ranks));
 }
 
 // Large blocks: nothing is read twice, so they need not stay in a cache.
@@ -205,7 +186,7 @@ Status LocalMover::copy(const ipc::Call& call, const Task& task, std::span<const
   const bool mine = task.destination == kEveryone || task.destination == self;
   const Reached& source = ranks[static_cast<size_t>(task.source)];
   const bool several = task.destination == kEveryone;
-  const collectives::Stores stores = stores_for(call, ranks.size());
+  const collectives::Stores stores = stores_of(call, ranks);
   const uint64_t block = (several ? block_of(task, ranks) : kLargestCopy) / width;
   for (uint64_t done = 0; done < task.count; done += block) {
     const Touch touch(access_);
@@ -217,7 +198,7 @@ Status LocalMover::copy(const ipc::Call& call, const Task& task, std::span<const
     if (mine) {
       std::byte* own = ranks[access_.local].recv + to;
       if (near != nullptr) {
-        copy_with(stores, own, near, bytes);
+        copy_bytes(own, near, bytes, stores);
       } else {
         HDT_RETURN_IF_ERROR(read(source, from, own, bytes));
         near = own;
@@ -228,7 +209,7 @@ Status LocalMover::copy(const ipc::Call& call, const Task& task, std::span<const
       // The root has its data already.
       if (i == static_cast<size_t>(task.source) && ranks[i].in_place) continue;
       if (ranks[i].recv != nullptr) {
-        copy_with(stores, ranks[i].recv + to, near, bytes);
+        copy_bytes(ranks[i].recv + to, near, bytes, stores);
       } else {
         HDT_RETURN_IF_ERROR(write(ranks[i], to, near, bytes));
       }

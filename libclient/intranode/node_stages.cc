@@ -45,6 +45,8 @@ class View {
   // by blocks have block 0 only.
   const std::byte* send(uint32_t block = 0) const { return chunk_.send + at(block); }
   std::byte* recv(uint32_t block = 0) const { return chunk_.recv + at(block); }
+  // How results are written to the recvbuf.
+  collectives::Stores stores() const { return stores_for(chunk_.call, ranks(), ranks()); }
   // This rank's share of the range.
   Share share() const { return share_of(elements(), ranks(), me()); }
 
@@ -71,11 +73,11 @@ void for_others(const View& view, Body body) {
 // this rank from `own`. The order of the sources is the order of ranks, so the result does not depend on
 // who combines.
 void reduce(const View& view, const ipc::Call& call, const std::byte* own, size_t at, size_t count,
-            std::span<void* const> destinations) {
+            std::span<void* const> destinations, collectives::Stores stores = collectives::Stores::kCached) {
   if (count == 0) return;
   std::vector<const void*> sources;
   for (uint32_t i = 0; i < view.ranks(); ++i) sources.push_back(i == view.me() ? own : view.staging(i) + at);
-  collectives::reduce(call.type, call.op, sources, destinations, count);
+  collectives::reduce(call.type, call.op, sources, destinations, count, stores);
 }
 
 // Writes `count` elements of `from`, divided by the number of ranks, to `to`, which may be the same
@@ -124,7 +126,8 @@ void reduce(const NodeAccess& access, const SlotChunk& chunk) {
   // The share of a reduce-scatter is this rank's own block, and nobody else needs it.
   if (call.what == Collective::kReduceScatter) {
     void* const results[] = {view.recv()};
-    reduce(view, call, view.send(view.me()), view.me() * view.bytes(), view.elements(), results);
+    reduce(view, call, view.send(view.me()), view.me() * view.bytes(), view.elements(), results,
+           call.op == ReduceOp::kAvg ? collectives::Stores::kCached : view.stores());
     if (call.op == ReduceOp::kAvg) divide(view, call, view.recv(), view.recv(), view.elements());
     return;
   }
@@ -154,7 +157,7 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
         if (call.op == ReduceOp::kAvg) {
           divide(view, call, view.output() + at, view.recv() + at, bytes / view.width());
         } else {
-          copy_bytes(view.recv() + at, view.output() + at, bytes);
+          copy_bytes(view.recv() + at, view.output() + at, bytes, view.stores());
         }
       });
       break;
@@ -162,11 +165,11 @@ void copy_out(const NodeAccess& access, const SlotChunk& chunk) {
       for (uint32_t block = 0; block < view.ranks(); ++block) {
         // The own block comes from the sendbuf, which is nearer; in place there is nothing to copy.
         const std::byte* from = block == view.me() ? view.send() : view.output() + block * view.bytes();
-        copy_bytes(view.recv(block), from, view.bytes());
+        copy_bytes(view.recv(block), from, view.bytes(), view.stores());
       }
       break;
     case Collective::kBroadcast:
-      copy_bytes(view.recv(), view.is_root() ? view.send() : view.output(), view.bytes());
+      copy_bytes(view.recv(), view.is_root() ? view.send() : view.output(), view.bytes(), view.stores());
       break;
     case Collective::kReduceScatter:
     case Collective::kBarrier:
