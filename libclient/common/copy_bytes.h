@@ -18,8 +18,9 @@ inline void copy_bytes(void* to, const void* from, size_t bytes) {
 }
 void copy_bytes(void* to, const void* from, size_t bytes, collectives::Stores stores);
 
-// How results go to recvbufs: past the caches if the buffers of the call on one node, with `local_ranks` of the
-// group's `ranks`, are more than the caches hold. What is written is in no cache any more then when it is read.
+// How results go to recvbufs: past the caches if the buffers of the call on one node, with `local_ranks` of
+// the group's `ranks`, are more than the caches hold. What is written is in no cache any more then when it is
+// read.
 collectives::Stores stores_for(const ipc::Call& call, uint32_t ranks, uint32_t local_ranks);
 
 }  // namespace hdt::client
