@@ -3,6 +3,7 @@ peers which have one of their own. Figures are not judged here."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,24 @@ class Compare(unittest.TestCase):
             self.assertEqual(point["ratios"][point["peer"]], min(point["ratios"].values()))
             self.assertGreater(point["ratio"], 0)
         self.assertIn("# node-best-small: best peer of allreduce: 8 B", done.stdout)
+
+    def test_an_interruption_loses_no_row_that_was_measured(self):
+        with tempfile.TemporaryDirectory(prefix="hdt-compare-test-") as folder:
+            path = os.path.join(folder, "figures.json")
+            with subprocess.Popen([sys.executable, "-B", COMPARE, "--build", BUILD, "--quick", "--rows",
+                                   "node-bound,net-bound,node-large", "--json", path],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as process:
+                for line in process.stderr:
+                    if line.startswith("measuring net-bound"):
+                        process.send_signal(signal.SIGINT)
+                        break
+                output, errors = process.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(process.returncode, 130, errors)
+            self.assertIn("interrupted: not measured are net-bound, node-large", errors)
+            self.assertIn("| node-bound | ", output)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual([row["name"] for row in json.load(file)["rows"]], ["node-bound"])
 
     def test_wrong_usage(self):
         for arguments, expected in ((("--rows", "node-hugest"),
