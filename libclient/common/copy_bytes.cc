@@ -1,7 +1,5 @@
 #include "libclient/common/copy_bytes.h"
 
-#include <algorithm>
-
 #include "base/topology.h"
 #include "ipc/partition.h"
 
@@ -15,6 +13,9 @@ namespace {
 // and virtual machines, and most of it is far from a core. Two ranks with 260 MiB of it took twice as long
 // for an allreduce of 32 and 64 MiB when they wrote through it.
 constexpr uint64_t kMostCacheBytes = uint64_t{32} << 20;
+// Every last cache holds about as much. So smaller calls do not ask for it: reading the topology takes 100 ms
+// and locks of the C library, for which a child that is forked meanwhile would wait when it ends.
+constexpr uint64_t kLeastCacheBytes = uint64_t{8} << 20;
 
 }  // namespace
 
@@ -30,7 +31,9 @@ void copy_bytes(void* to, const void* from, size_t bytes, Stores stores) {
 Stores stores_for(const ipc::Call& call, uint32_t ranks, uint32_t local_ranks) {
   const uint64_t moved =
       local_ranks * (ipc::contribution_bytes(call, ranks) + ipc::result_bytes(call, ranks));
-  return moved > std::min(cache_bytes(), kMostCacheBytes) ? Stores::kStreaming : Stores::kCached;
+  if (moved <= kLeastCacheBytes) return Stores::kCached;
+  if (moved > kMostCacheBytes) return Stores::kStreaming;
+  return moved > cache_bytes() ? Stores::kStreaming : Stores::kCached;
 }
 
 }  // namespace hdt::client
