@@ -9,12 +9,13 @@ using collectives::Stores;
 
 namespace {
 
-// What counts of a processor's last cache. Where it is larger, many cores share it, also with other programs
-// and virtual machines, and most of it is far from a core. Two ranks with 260 MiB of it took twice as long
-// for an allreduce of 32 and 64 MiB when they wrote through it.
+// The largest last cache that stores_for() assumes. A larger one is shared by many cores and other programs,
+// and most of it is far from a core. On a processor with 260 MiB, two ranks took twice as long for an
+// allreduce of 32 and 64 MiB when they wrote through the cache.
 constexpr uint64_t kMostCacheBytes = uint64_t{32} << 20;
-// Every last cache holds about as much. So smaller calls do not ask for it: reading the topology takes 100 ms
-// and locks of the C library, for which a child that is forked meanwhile would wait when it ends.
+// The smallest last cache that stores_for() assumes, so that calls of fewer bytes need not read the topology.
+// Reading it takes 100 ms and holds locks of the C library. A child that is forked meanwhile would wait for
+// them at its exit.
 constexpr uint64_t kLeastCacheBytes = uint64_t{8} << 20;
 
 }  // namespace

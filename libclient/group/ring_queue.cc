@@ -205,7 +205,7 @@ bool RingQueue::send_some(uint32_t peer, Stream& stream) {
   if (any && !is_local(peer)) call_attention(index);
   // Another thread of this rank may wait for the operation.
   if (completed) access_.rank_state().doorbell.ring();
-  // What has no room yet, the peer has not received.
+  // The rest of the message is not in the ring yet, so the peer has not received it.
   if (!stream.messages.empty() && peer != access_.rank && departed(peer, Direction::kOut))
     fail_without(peer, stream.messages.front(), "receiving");
   return any;

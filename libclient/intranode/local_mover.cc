@@ -22,10 +22,10 @@ constexpr size_t kCachedBlock = size_t{128} << 10;
 // The largest one of which nothing is used again. Allgathers of ordinary memory from 4 MiB on took up to a
 // tenth longer in blocks of 1 MiB.
 constexpr size_t kLargestCopy = size_t{8} << 20;
-// Of what is read through the kernel to be combined. A call into the kernel costs as much as copying some 16
-// KiB, so such a block is larger than others. But the copies of all ranks have to stay in the core's cache
-// until they are combined: with blocks of 1 MiB an allreduce of 2 to 8 MiB in place took 1.2 to 1.4 times as
-// long.
+// The largest block that is read through the kernel to be combined, and the maximum for all ranks together. A
+// call into the kernel costs as much as copying some 16 KiB, so a small block wastes time. A large block
+// leaves the core's cache before it is combined: with blocks of 1 MiB an allreduce of 2 to 8 MiB in place
+// took 1.2 to 1.4 times as long.
 constexpr size_t kLargestKernelBlock = size_t{256} << 10;
 constexpr size_t kMostBounceBytes = size_t{1} << 20;
 

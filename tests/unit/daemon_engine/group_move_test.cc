@@ -106,7 +106,7 @@ TEST_F(GroupOfTwo, ARingEndsWithTheLastCellOfItsWriter) {
 
 TEST_F(GroupOfTwo, ARingWithoutCellsEndsAtOnce) {
   const ipc::MessageRing& from = group_.segment().ring(layout_.ring_index(Direction::kIn, 0, 1));
-  // What no rank of the node can say, and rings that there are not, change nothing.
+  // A message about a rank of another node, or about a rank that does not exist, changes nothing.
   group_.on_message(1, RingEnded{kMovingGroup, 0, 1, 9}, old_.a.link);
   group_.on_message(1, RingEnded{kMovingGroup, 7, 0, 9}, old_.a.link);
   group_.on_message(1, RankDeparted{kMovingGroup, 0, 0}, old_.a.link);
