@@ -213,10 +213,8 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
     if (chunk->from != node) return wrong("a chunk in another's name");
     if (!context_.failed()) chunks_.on_arrived(*chunk);
   } else if (const auto* cell = std::get_if<CellFrame>(&frame)) {
-    const uint32_t ranks = context_.layout().ranks;
-    if (bytes < sizeof(ipc::CellHeader) || cell->source >= ranks || cell->destination >= ranks ||
-        context_.order.node_of_rank[cell->source] != node ||
-        context_.order.node_of_rank[cell->destination] != context_.me) {
+    if (bytes < sizeof(ipc::CellHeader) || !context_.is_on(cell->source, node) ||
+        !context_.is_on(cell->destination, context_.me)) {
       return wrong("a cell that makes no sense");
     }
     if (!context_.failed()) rings_.on_arrived(*cell);
@@ -224,7 +222,6 @@ void EngineGroup::on_frame(uint32_t node, const Frame& frame, uint64_t bytes) {
 }
 
 void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const transport::Link& link) {
-  const uint32_t ranks = context_.layout().ranks;
   GroupPeer& peer = context_.peers[node];
   if (const auto* hello = std::get_if<GroupHello>(&note)) {
     if (peer.offered == &link) return move(node, *peer.offered, peer.offered_backend, hello->region);
@@ -240,9 +237,8 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
     tags.insert(state->tags.begin(), state->tags.end());
     if (tags.size() > ipc::Journal::most_arrivals(context_.layout().nodes)) return flooded(node);
   } else if (const auto* ring = std::get_if<RingState>(&note)) {
-    if (peer.suspended && ring->source < ranks && ring->destination < ranks &&
-        context_.order.node_of_rank[ring->source] == context_.me &&
-        context_.order.node_of_rank[ring->destination] == node) {
+    if (peer.suspended && context_.is_on(ring->source, context_.me) &&
+        context_.is_on(ring->destination, node)) {
       peer.their_rings.push_back(*ring);
       const uint64_t most = uint64_t{context_.layout().local_ranks} * peer.layout.local_ranks;
       if (peer.their_rings.size() > most) return flooded(node);
@@ -268,23 +264,17 @@ void EngineGroup::on_message(uint32_t node, const EngineMessage& note, const tra
   } else if (const auto* credit = std::get_if<ChunkCredit>(&note)) {
     if (credit->from == node) chunks_.on_message(*credit);
   } else if (const auto* cell = std::get_if<CellCredit>(&note)) {
-    if (cell->source < ranks && cell->destination < ranks &&
-        context_.order.node_of_rank[cell->source] == context_.me &&
-        context_.order.node_of_rank[cell->destination] == node) {
+    if (context_.is_on(cell->source, context_.me) && context_.is_on(cell->destination, node))
       rings_.on_message(*cell);
-    }
   } else if (const auto* call = std::get_if<CallMessage>(&note)) {
     if (call->from == node && !context_.failed()) chunks_.on_message(*call);
   } else if (const auto* output = std::get_if<OutputMessage>(&note)) {
     if (output->from == node && !context_.failed()) chunks_.on_message(*output, link);
   } else if (const auto* ended = std::get_if<RingEnded>(&note)) {
-    if (ended->source < ranks && ended->destination < ranks &&
-        context_.order.node_of_rank[ended->source] == node &&
-        context_.order.node_of_rank[ended->destination] == context_.me) {
+    if (context_.is_on(ended->source, node) && context_.is_on(ended->destination, context_.me))
       rings_.on_message(*ended);
-    }
   } else if (const auto* departed = std::get_if<RankDeparted>(&note)) {
-    if (departed->rank < ranks && context_.order.node_of_rank[departed->rank] == node) {
+    if (context_.is_on(departed->rank, node)) {
       rings_.on_rank_departed(departed->rank);
       chunks_.on_rank_departed(departed->rank, departed->entered);
     }

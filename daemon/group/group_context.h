@@ -190,6 +190,10 @@ struct GroupContext {
   }
 
   const ipc::Layout& layout() const { return segment.layout(); }
+  // Whether the group has such a rank, and on that node. Messages of other nodes may name any number.
+  bool is_on(uint32_t rank, uint32_t node) const {
+    return rank < layout().ranks && order.node_of_rank[rank] == node;
+  }
   // Sends a message on the link in use. Dropped if there is none: what a node must know is sent again
   // when it has a link (EngineGroup::on_link_up(), on_resume()).
   void send(uint32_t node, const EngineMessage& note) {
