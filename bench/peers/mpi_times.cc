@@ -28,7 +28,7 @@ constexpr const char* kUsage =
 constexpr size_t kPage = 4096;
 // Ranks that wait without giving up their core, where there are more ranks than cores, need a time slice for
 // each call. So a size gets fewer iterations where these would take longer than so.
-constexpr double kLimitUs = 3e5;
+constexpr double kLimitUs = 1e5;
 constexpr int kFewest = 5;
 constexpr int kFirstCalls = 3;
 

@@ -14,8 +14,8 @@ namespace {
 // allreduce of 32 and 64 MiB when they wrote through the cache.
 constexpr uint64_t kMostCacheBytes = uint64_t{32} << 20;
 // The smallest last cache that stores_for() assumes, so that calls of fewer bytes need not read the topology.
-// Reading it takes 100 ms and holds locks of the C library. A child that is forked meanwhile would wait for
-// them at its exit.
+// Reading it takes some milliseconds, more under a sanitizer, and holds locks of the C library. A child that
+// is forked meanwhile would wait for them at its exit.
 constexpr uint64_t kLeastCacheBytes = uint64_t{8} << 20;
 
 }  // namespace

@@ -26,9 +26,10 @@ using ipc::result_bytes;
 
 namespace {
 
-// Contributions of at most this size are copied even if the others could reach them: that saves the
-// second meeting.
-constexpr uint64_t kCopiedBytes = uint64_t{4} << 10;
+// Contributions of at most this size are copied even if the others could reach them: that saves the second
+// meeting. From 4 KiB on a rank waits longer for the lines of a whole contribution than for the meeting, as a
+// direct call needs those of its share only.
+constexpr uint64_t kCopiedBytes = uint64_t{2} << 10;
 
 // The maximum of an allgather's block that is copied, unless the kernel's protocol is refused. A payload is
 // one copy more than reading the others' buffers takes, and from here on that costs more than the second
@@ -186,12 +187,16 @@ bool IntranodeQueue::all_posted(uint64_t sequence, const ipc::Call& call) {
   const uint64_t bytes = contribution_bytes(call);
   const uint64_t in_post = bytes <= kInlineBytes ? bytes : 0;
   const uint64_t in_payload = in_post == 0 && bytes <= kCopiedBytes ? bytes : 0;
+  // Of a reduce-scatter a rank reads its own block only.
+  const bool own_block = call.what == collectives::Collective::kReduceScatter;
+  const uint64_t read = own_block ? in_payload / access_.layout().ranks : in_payload;
+  const uint64_t first = own_block ? read * access_.local : 0;
   for (uint32_t i = 0; i < access_.layout().local_ranks; ++i) {
     const CallDescriptor& post = access_.segment.post(i, sequence);
     if (post.sequence.load(std::memory_order_acquire) != sequence + 1) return false;
     if (i != access_.local) {
       ask_for(post.content, in_post);
-      ask_for(access_.segment.payload(i, sequence), in_payload);
+      ask_for(access_.segment.payload(i, sequence) + first, read);
     }
     finished = std::min(finished, sequence - std::min<uint64_t>(sequence, post.unfinished));
   }
